@@ -171,6 +171,8 @@ class Encoding(nn.Module):
     @torch.no_grad()
     def attends(self) -> bool:
         """Whether the layer has attention: `mix` puts nothing in its place."""
+        if type(self).mix is Encoding.mix:
+            return True
         device = next((tensor.device for tensor in (*self.parameters(), *self.buffers())), None)
         one_BHTK = torch.zeros(1, self.dims.heads, 1, self.dims.head_dim, device=device)
         state = self.prepare(torch.zeros(1, 1, self.dims.width, device=device))

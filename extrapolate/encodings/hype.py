@@ -68,6 +68,9 @@ class HyPE(Encoding):
             q, k = self.rope.rotate(q, k, pos_T, pos_S)
         return q.to(q_BHTK.dtype), k.to(k_BGSK.dtype)
 
+    def attends(self) -> bool:
+        return not self.recurrent
+
     def mix(self, q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, state: Any) -> Tensor | None:
         if not self.recurrent:
             return None

@@ -70,6 +70,9 @@ class KDA(Encoding):
         log_decay_BHTK = (-speed_H11 * softplus(forget + self.forget_bias_HK[:, None])).clamp(min=FLOOR)
         return log_decay_BHTK, self.write(x_BTD).float().sigmoid().transpose(1, 2), gate.sigmoid()
 
+    def attends(self) -> bool:
+        return False
+
     def mix(self, q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, state: Any) -> Tensor:
         log_decay_BHTK, write_BHT, gate_BHTK = state
         groups = q_BHTK.shape[1] // k_BGTK.shape[1]

@@ -51,7 +51,6 @@ class Pattern(Wrapper):
         self.unusual_layers = _listed([specs.spell(name, member.unusual_arguments()) for name, member in named])
         self.member_labels = [member.label() for member in members]
         self.firsts = {self.base: self.inner}  # by spec, in the first layer: the first that has it
-        self.extends = self.inner.attends()
         self._join(members)
 
     def _join(self, members: list[Encoding]) -> None:
@@ -86,7 +85,7 @@ class Pattern(Wrapper):
         return self._spectrum
 
     def extended(self, plan: Plan) -> Self:
-        return super().extended(plan) if self.extends else self
+        return super().extended(plan) if self.attends() else self
 
     def defined_at(self, length: int, plan: Plan) -> bool:
         return self.inner.defined_at(length, plan)

@@ -52,6 +52,9 @@ class Retention(Encoding):
     ) -> tuple[Tensor, Tensor]:
         return self.rope.rotate(q_BHTK, k_BGSK, pos_T, pos_S)
 
+    def attends(self) -> bool:
+        return False
+
     def mix(self, q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, state: Any) -> Tensor:
         mixed_BHTK = faded_sums(q_BHTK, k_BGTK, v_BGTK, self.log_decay_H)
         normed_BHTK = nn.functional.rms_norm(mixed_BHTK, mixed_BHTK.shape[-1:], eps=1e-5)

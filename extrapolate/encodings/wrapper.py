@@ -87,6 +87,9 @@ class Wrapper(Encoding):
     def begin_step(self, done: float) -> None:
         self.inner.begin_step(done)
 
+    def attends(self) -> bool:
+        return self.inner.attends()
+
     def constrain(self) -> None:
         self.inner.constrain()
 

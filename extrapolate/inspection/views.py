@@ -75,10 +75,10 @@ def scores(model: Model, length: int, plan: Plan = PLAIN) -> Tensor | None:
 
     Queries and keys are the same constant vectors everywhere, but for what the encoding makes of the position: in
     channels that it writes before W_q and W_k, what it writes, and 1 in the others, with W_q and W_k the identity.
-    NaN if the last token does not see one; None if windows of this length are not defined. `plan` is what is
-    applied at inference.
+    NaN if the last token does not see one; None if windows of this length are not defined, or the first layer has
+    something in place of attention. `plan` is what is applied at inference.
     """
-    if not model.defined_at(length, plan):
+    if not (model.defined_at(length, plan) and model.encoding.attends()):
         return None
     plan = plan.everywhere(model.encodings).of_layer(model.encoding)
     encoding, dims = model.encoding.extended(plan), model.dims

@@ -16,6 +16,7 @@ from extrapolate.specs import user_files
 
 WEIGHT = 4  # bytes a parameter
 TRAINED_WEIGHT = 16  # with its gradient, and AdamW's two moments
+MOST_COUNTED = 64  # layers that are counted one by one: they may be of several kinds
 LAYER_OBJECTS = 50_000  # bytes of Python objects that a layer is made of
 _NAMES = {"embedding": "the embedding", "attention": "attention", "feed_forward": "the feed-forward layers"}
 
@@ -162,16 +163,16 @@ def check_encoding(cls: type[Encoding], arguments: Mapping[str, Any], dims: Dims
 
 
 def _bytes_of_layers(cls: type[Encoding], arguments: Mapping[str, Any], dims: Dims) -> float:
-    """The bytes of all layers' tensors: of the first's, and of another's that it does not share with the first."""
+    """The bytes of all layers' tensors; of very many layers, as if each had what only the second has."""
+    counted = dims.layers if dims.layers <= MOST_COUNTED else 2
     with torch.device("meta"):
-        first, *others = (
-            cls(dataclasses.replace(dims, layer=layer), **arguments) for layer in range(min(2, dims.layers))
-        )
-        for other in others:
-            other.share(first)
-    own = _bytes_of(first)
-    each = sum(size for other in others for key, size in _bytes_of(other).items() if key not in own)
-    return sum(own.values()) + (dims.layers - 1) * each
+        layers = [cls(dataclasses.replace(dims, layer=layer), **arguments) for layer in range(counted)]
+        for layer in layers[1:]:
+            layer.share(layers[0])
+    first, last = _bytes_of(layers[0]), _bytes_of(layers[-1])
+    held = {key: size for layer in layers for key, size in _bytes_of(layer).items()}
+    each = sum(size for key, size in last.items() if key not in first)
+    return sum(held.values()) + (dims.layers - counted) * each
 
 
 def _bytes_of(encoding: Encoding) -> dict[int, int]:
