@@ -128,7 +128,7 @@ class TargetsAtLength:
         count = int(self.key_N.sum())
         losses = self._losses(measured).items() if count else ()
         means = {f"key_{name}": float(value_N[self.key_N].mean(dtype=np.float64)) for name, value_N in losses}
-        return {"n_key": count} | means
+        return {"n_key": count, **means}
 
     def target_rows(self, setting: dict[str, Any], measured: Measured, split: Split) -> pa.Table:
         """The rows of `eval_targets.parquet`, as columns."""
