@@ -37,6 +37,7 @@ def evaluate(runs: "Runs", *, progress: Progress = QUIET, **settings: Unpack[Tex
     number of scored tokens of a protocol; a number lowers every default above it, a mapping sets the limit of each
     protocol that it names. checkpoint: `last`, or `all` for every checkpoint that was kept. precisions: `fp32`, `bf16`,
     `int8`. position_bucket: the size in tokens of the buckets for losses by position, a divisor of L (default: L/2).
+    key_context: the number of tokens before a key token that its copy beyond L repeats; see docs/protocols.md.
     keep_losses: also keep the loss of every target, in the run's eval_targets.parquet. device: `cpu`, `cuda` or `auto`.
     data: the token store, if it has moved since the training. seq_len: L of `hf:` checkpoints (default: as in their
     configuration). trust_code: allow Python files that came with the runs to run, even if you have not run them before;

@@ -127,10 +127,8 @@ class TargetsAtLength:
         """How many targets are key tokens, and the mean losses of these."""
         count = int(self.key_N.sum())
         losses = self._losses(measured).items() if count else ()
-        means: dict[str, float | None] = {
-            f"key_{name}": float(value_N[self.key_N].mean(dtype=np.float64)) for name, value_N in losses
-        }
-        return means | {"n_key": count}
+        means = {f"key_{name}": float(value_N[self.key_N].mean(dtype=np.float64)) for name, value_N in losses}
+        return {"n_key": count, **means}
 
     def target_rows(self, setting: dict[str, Any], measured: Measured, split: Split) -> pa.Table:
         """The rows of `eval_targets.parquet`, as columns."""

@@ -86,6 +86,17 @@ def by_length(rows: pd.DataFrame, value: str = "accuracy") -> pd.DataFrame:
     return table.sort_values("Model", key=lambda models: models.map(names.index), ignore_index=True)
 
 
+def worst_seed(rows: pd.DataFrame) -> pd.DataFrame | None:
+    """As `by_length`, without controls: the lowest accuracy of any seed; None where every model has one seed."""
+    if rows.groupby("model")["seed"].nunique().max() < 2:
+        return None
+    each = rows.groupby(["model", "factor", "seed"], sort=False, dropna=False)["accuracy"].agg(strict_mean)
+    counted = rows.groupby("model", sort=False)["seed"].nunique(dropna=False)
+    worst = each.groupby(["model", "factor"], sort=False).agg(lambda shares: shares.min(skipna=False)).unstack("factor")
+    worst.columns = [f"Accuracy (ev={factor:g})" for factor in worst.columns]
+    return worst.loc[counted.index].assign(Seeds=counted).rename_axis("Model").reset_index()
+
+
 def by_depth(rows: pd.DataFrame, value: str = "accuracy") -> pd.DataFrame:
     """`Model`, `Depth`, `Accuracy (ev=1)`, ..., `Seeds`: means over seeds. `rows` are one probe's."""
     table = _pivot(rows, ["model", "depth"], value)

@@ -38,9 +38,18 @@ def loss_by_ev(rows: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
 
 def seed_spread(rows: pd.DataFrame) -> pd.DataFrame | None:
     """As `loss_by_ev`, of the standard deviation over seeds; None where every model has one seed."""
+    return _over_seeds(rows, "std")
+
+
+def worst_seed(rows: pd.DataFrame) -> pd.DataFrame | None:
+    """As `loss_by_ev`, of the highest loss of any seed; None where every model has one seed."""
+    return _over_seeds(rows, lambda losses: losses.max(skipna=False))
+
+
+def _over_seeds(rows: pd.DataFrame, summary: Any) -> pd.DataFrame | None:
     if rows.groupby("model")["seed"].nunique().max() < 2:
         return None
-    table = rows.pivot_table(index="model", columns="factor", values="loss", aggfunc="std", dropna=False)
+    table = rows.pivot_table(index="model", columns="factor", values="loss", aggfunc=summary, dropna=False)
     table.columns = [f"ev={factor:g}" for factor in table.columns]
     table["Seeds"] = counts(rows)
     return table.reset_index().rename(columns={"model": "Model"})

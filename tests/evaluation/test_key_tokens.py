@@ -163,7 +163,10 @@ def test_rows_say_which_rule_they_follow(markov: Store, random_run, bos: bool) -
         assert mine["n_key"].sum() == row["n_key"]
         for name in ("key_loss", "key_control_loss"):
             assert (mine[name] * mine["n_key"]).sum() / row["n_key"] == pytest.approx(row[name], rel=1e-6)
-    if not bos:
+    if bos:
+        layout = settings.layout("windows", markov.split("test"), 16).beginning_with(rows[0]["bos_token"])
+        assert rows[0]["n_key"] == copies_beyond(layout.rows[64], markov.split("test"), 16, 2).sum()
+    else:
         assert rows[1]["key_optimum_loss"] < rows[0]["key_optimum_loss"]
 
 

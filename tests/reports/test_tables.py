@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from extrapolate.reports import tables
+from extrapolate.reports import probes, tables
 from extrapolate.statistics.comparable import comparable, frame_of, same_targets, unequal_training, values_of
 
 
@@ -160,6 +160,36 @@ def test_the_spread_over_seeds() -> None:
     assert pd.isna(table.loc["ExPE", "ev=1"])
     assert table["Seeds"].to_dict() == {"RoPE": 3, "ExPE": 1}
     assert tables.seed_spread(rows[rows["seed"] == 0]) is None
+
+
+def test_the_worst_seed_is_that_of_each_length() -> None:
+    rows = frame(
+        *(row(f"r{seed}", "RoPE", factor, 4.0 + seed * side / 10, seed=seed) for seed in (0, 1, 2)
+          for factor, side in ((1, 1), (2, -1))),
+        row("e", "ExPE", 1, 4.2),
+    )  # fmt: skip
+    table = tables.worst_seed(rows).set_index("Model")
+    assert table.loc["RoPE", ["ev=1", "ev=2", "Seeds"]].tolist() == pytest.approx([4.2, 4.0, 3])
+    assert table.loc["ExPE", "ev=1"] == 4.2
+    assert pd.isna(table.loc["ExPE", "ev=2"])
+    diverged = rows.assign(loss=rows["loss"].where(rows["run"] != "r1"))
+    assert pd.isna(tables.worst_seed(diverged).set_index("Model").loc["RoPE", "ev=1"])  # none is worse
+    assert tables.worst_seed(rows[rows["seed"] == 0]) is None
+
+
+def test_the_worst_seed_on_a_probe_is_over_its_depths() -> None:
+    """Each depth has another worst seed, and neither is the worst of all."""
+    shares = {0: (0.1, 0.9), 1: (0.9, 0.2), 2: (0.45, 0.4)}
+    rows = pd.DataFrame(
+        [
+            {"model": "RoPE", "factor": 2.0, "seed": seed, "depth": depth, "accuracy": share}
+            for seed, mine in shares.items()
+            for depth, share in enumerate(mine)
+        ]
+    )
+    (worst,) = probes.worst_seed(rows).to_dict("records")
+    assert worst == {"Model": "RoPE", "Accuracy (ev=2)": pytest.approx(0.425), "Seeds": 3}
+    assert probes.worst_seed(rows[rows["seed"] == 1]) is None
 
 
 def imported(model: str, factor: float, loss: float) -> dict[str, Any]:

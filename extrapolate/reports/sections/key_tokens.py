@@ -27,7 +27,7 @@ KEY_TOKENS = Described(
         Column("targets", TEXT, meaning="`key`: the key tokens, which need text beyond L; `other`: all other targets."),
         Column("factor", REAL, meaning="The evaluation length divided by the training length L."),
         Column("loss", REAL, "nats per target", False, "The mean loss over seeds.", _ENDS),
-        Column("control_loss", REAL, "nats per target", False, "The control's loss on the same targets.", _ENDS),
+        Column("control_loss", REAL, "nats per target", meaning="The control's loss on the same targets."),
         Column("difference", REAL, "nats per target", False, "The loss minus the control's.", _ENDS),
         Column(
             "low", REAL, "nats per target", False, "The lower end of the difference's 95 % interval.",

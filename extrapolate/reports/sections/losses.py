@@ -96,6 +96,8 @@ class Losses(Section):
             blocks += [Text(BY_WINDOW_TEXT), Table(tables.by_window(rows), f"{subject}, perplexity")]
         if (spread := tables.seed_spread(rows)) is not None:
             blocks += [Text("Standard deviation over seeds:"), Table(spread)]
+        if (worst := tables.worst_seed(rows)) is not None:
+            blocks += [Text("Loss of the worst seed at each length:"), Table(worst)]
         against = comparison.corrected([one for one in compared if one.other == comparison.CONTROL], "holm")
         stretches = [Text(STRETCHES)] if any(one.clusters == "stretches" for one in compared) else []
         drawn = chart(rows, material.styles, against, f"Protocol {subject}", f"{stem}.png")

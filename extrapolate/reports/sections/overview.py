@@ -182,6 +182,7 @@ class _Cells:
         each = self._by_seed[model, factor]
         if len(each) > 1:
             lines.append("by seed: " + ", ".join(f"{loss:.3f}" for loss in each))
+            lines.append(f"worst seed: {max(each, key=lambda loss: math.inf if math.isnan(loss) else loss):.3f}")
         else:
             lines.append("1 seed")
         for name, found in (("the control", self._to_control), ("the best", self._to_best)):

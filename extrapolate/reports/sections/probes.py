@@ -32,7 +32,7 @@ class Probes(Section):
     @staticmethod
     def part(material: Material, subject: str) -> Part:
         rows = material.probes[material.probes["probe"] == subject]
-        by_length, by_depth = probes.by_length(rows), probes.by_depth(rows)
+        by_length, by_depth, worst = probes.by_length(rows), probes.by_depth(rows), probes.worst_seed(rows)
         map_ = _map(by_depth, subject)
         file = f"probes.{re.sub('[^A-Za-z0-9-]+', '-', subject)}.png"
         drawn = Chart("accuracy by depth and length", file, map_)
@@ -40,6 +40,7 @@ class Probes(Section):
             Heading(2, f"Probe {subject}"),
             Table(by_length, f"probe {subject}, accuracy"),
             Details([Text(probes.caption(rows))]),
+            *([] if worst is None else [Text("Accuracy of the worst seed at each length:"), Table(worst)]),
             *(_margins(rows, subject) if probes.has_margins(rows) else []),
             Text("By depth: at 0 the block is farthest from the question, at 1 next to it."),
             Plot(drawn),

@@ -105,10 +105,10 @@ def test_the_units_the_notes_and_the_colours(grids: dict[str, Grid]) -> None:
     )
     assert cell(grids["perplexity"], "A", 4.0).text == "90.02"
     note = cell(grids["loss"], "C", 1.0).note.splitlines()
-    assert note[0] == "by seed: 3.900, 4.102"
+    assert note[:2] == ["by seed: 3.900, 4.102", "worst seed: 4.102"]
     to_best = next(one for one in with_best(settings(documents(MODELS))) if (one.model, one.factor) == ("C", 1.0))
     assert to_best.other == "A"
-    assert note[2] == f"to the best: {to_best.difference.text()}"
+    assert note[3] == f"to the best: {to_best.difference.text()}"
     assert cell(grids["perplexity"], "C", 1.0).note == ""  # the intervals are of losses
     # The lowest at the longest length comes first, and red is what is above 1x.
     assert [row[0].text for row in grids["loss"].rows] == ["B", "C", "A"]
