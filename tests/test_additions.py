@@ -202,7 +202,9 @@ def test_a_protocol(folder, found, report) -> None:
     assert {"loss_by_ev.last-token.parquet", "loss_by_position.last-token.parquet"} <= made
     assert "## Protocol last-token" in report
     assert "(loss_by_position.last-token.png)" in report
-    assert "fixed-target, growing, last-token, sliding, windows" in " ".join(found["said"]["eval-lengths --help"].split())
+    assert "fixed-target, growing, last-token, sliding, windows" in " ".join(
+        found["said"]["eval-lengths --help"].split()
+    )
     assert "did you mean 'last-token'" in found["refused"][0]
     assert (folder / "docs/protocol-last-token.svg").exists()
     row = "| [`last-token`](protocol-last-token.svg) | One token is scored at the end of each span. |"
