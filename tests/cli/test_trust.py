@@ -210,14 +210,8 @@ class TestWhatLiesBeside:
     def test_no_process_of_a_command_imports_a_module_of_the_current_folder(self, process, tmp_path) -> None:
         """Python puts that folder first for `python -c`, by which torch and multiprocessing start processes."""
         (tmp_path / "struct.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
-        program = """if True:
-            import subprocess, sys
-            from unittest import mock
-            from extrapolate import cli
-            started = lambda *_: subprocess.run([sys.executable, "-c", "import struct"], check=True).returncode
-            with mock.patch.object(cli, "_run", started):
-                cli.main()
-        """
+        started = 'subprocess.run([sys.executable, "-c", "import struct"], check=True).returncode'
+        program = f"import subprocess, sys; from extrapolate import cli; cli._run = lambda *_: {started}; cli.main()"
         process(program=[sys.executable, "-P", "-c", program]).succeeded()
         assert not (tmp_path / "ran").exists()
 
