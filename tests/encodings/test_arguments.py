@@ -12,7 +12,7 @@ SMALL = Dims(width=32, heads=2, head_dim=16, seq_len=16, layers=2)
 LARGE = Dims(width=512, heads=8, head_dim=64, seq_len=2048, layers=12)
 ROTARY = {"theta": 10_000.0, "pairing": "half"}
 EXPE = {"start": -1.0, "learned": "no", "blocks": "all", "value_input": False}
-# Encodings with a test file of their own name: what they have by default, and what their checkpoints hold, is said there.
+# A test file with the name of an encoding has what it needs to say of defaults and of checkpoints.
 OWN_TESTS = {
     name for name in encodings.names() if Path(__file__).with_name(f"test_{name.replace('-', '_')}.py").exists()
 }
