@@ -65,12 +65,11 @@ def effective_lengths(rows: pd.DataFrame, threshold: float = THRESHOLD) -> pd.Da
 def own_bars(found: pd.DataFrame, share: float) -> "pd.Series[float]":
     """The accuracy that passes each row of `accuracies`, as a share of the same model's own at 1x, both above chance.
 
-    chance + share (accuracy at 1x - chance). A probe that a model has not surely learned at 1x has a bar that none
-    passes, infinity; it is NaN where 1x was not evaluated.
+    chance + share (accuracy at 1x - chance). It is NaN where 1x was not evaluated. A probe that a model has not surely
+    learned does not pass at 1x itself: the lower end of its interval there is below chance, or below the bar.
     """
     at_1x = found[found["factor"] == 1].set_index(["model", "probe"])
-    learned = at_1x["low"] > at_1x["chance"]
-    bars = (at_1x["chance"] + share * (at_1x["accuracy"] - at_1x["chance"])).where(learned, math.inf)
+    bars = at_1x["chance"] + share * (at_1x["accuracy"] - at_1x["chance"])
     return bars.reindex(pd.MultiIndex.from_frame(found[["model", "probe"]])).set_axis(found.index)
 
 

@@ -22,8 +22,8 @@ class FlipFlop(Probe):
     The pairs fill the window, without any text; one more token at the start, the end-of-text token, makes their number
     even. The depth is the place of the last write: at 0 it is the first pair, at 1 the last before the read. Every pair
     before it is a write with a given probability, every pair after it is ignored. All bits are random, so that reading
-    any other pair than the last write is right half of the time. Ignored bits right before the read test whether
-    attention stays on one pair among many that look alike.
+    any other pair than the last write is right half of the time. At small depths the last write is far behind ignored
+    bits; at large ones it is near, and one of several writes.
 
     Arguments: writes, the probability of a write in each pair before the last write.
     Source: flip-flop language modelling, Liu et al., arXiv 2306.00946, which also reads along the way. There the

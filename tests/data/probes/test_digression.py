@@ -12,6 +12,7 @@ VOCABULARY = Vocabulary(300, 7)
 @pytest.mark.parametrize("depth", [None, 0.0, 0.3, 1.0])
 def test_the_answer_is_the_first_keys_value_and_decoys_are_between(text_in, spec, decoys, depth):
     probe, text = parse_probe(spec), text_in(VOCABULARY)
+    assert probe.least() + 1 == 3 + 1 + 2 * (decoys + 1)  # the two parts fill the window and its next token
     for seed in range(40):
         tokens, answers = probe.sequence(np.random.default_rng(seed), 64, text, VOCABULARY, depth)
         first, last = np.flatnonzero(tokens == VOCABULARY.marker(7))
