@@ -200,8 +200,9 @@ class TestReport:
         page = (tmp_path / "report/report.md").read_text()
         assert "one seed, 0" in page
         tables = [line for line in page.splitlines() if line.startswith("| Model |")]
-        # The answer; loss, control and extensions of each protocol; failures, training; three of cost.
-        assert len(tables) == 12
+        # The answer; loss, control and extensions of each protocol; three of the key tokens that one of them has;
+        # failures, training; three of cost.
+        assert len(tables) == 15
         assert all(line.endswith("| Seeds |") for line in tables[1:])
 
     @pytest.mark.usefixtures("without_pictures")

@@ -135,6 +135,25 @@ def test_a_window_that_crosses_a_stretchs_end_is_of_the_one_that_it_begins_in() 
     assert blocks == [(block, position, 2) for block in (0, 1) for position in (0, 2, 4, 6)]
 
 
+def test_key_tokens_have_their_own_losses_whatever_the_others_are() -> None:
+    """In the row, and in the rows of documents, of which some have none."""
+    scores = scores_of(4)
+    measured = measured_of(scores)
+    measured.loss_N[~scores.key_N] = math.nan
+    row, rows = scores.row({}, measured), scores.document_rows({"seq_len": 4}, measured, SPLIT)
+    assert math.isnan(row["loss"])
+    assert row["n_key"] == scores.key_N.sum() > 1
+    assert row["key_loss"] == pytest.approx(measured.loss_N[scores.key_N].mean())
+    assert row["key_control_loss"] == pytest.approx(scores.control_N[scores.key_N].mean())
+    assert row["key_optimum_loss"] == pytest.approx(scores.optimum_N[scores.key_N].mean())
+    for name in ("key_loss", "key_control_loss", "key_optimum_loss"):
+        assert sum(one["n_key"] * one[name] for one in rows if one["n_key"]) / row["n_key"] == pytest.approx(row[name])
+        assert {one[name] for one in rows if not one["n_key"]} == {None}
+    none = replace(scores, key_N=np.zeros(32, bool)).row({}, measured)
+    assert none["n_key"] == 0
+    assert "key_loss" not in none  # an empty column
+
+
 def test_documents_rows_without_a_measurement_have_no_loss() -> None:
     rows = scores_of(4).document_rows({"seq_len": 4}, None, SPLIT)
     assert all("loss" not in row and row["control_loss"] > 0 for row in rows)
