@@ -10,12 +10,12 @@ import pandas as pd
 import pytest
 import torch
 
-from extrapolate.data.probes.base import Vocabulary, parse_probe
+from extrapolate.data.probes.base import DEPTHS, Vocabulary, parse_probe
 from extrapolate.data.store import Store
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.evaluation import losses
 from extrapolate.evaluation import probes as probing
-from extrapolate.evaluation.probes import DEPTHS, Answers, Sequences, check, control_score, evaluate, score
+from extrapolate.evaluation.probes import Answers, Sequences, check, control_score, evaluate, score
 from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.results import PROBES, write
 from extrapolate.runs.run import Run
@@ -224,12 +224,20 @@ RIGHT_WA = np.array([[True, False, True, True], [True, True, True, True], [False
 LOSS_WA = np.arange(12, dtype=np.float32).reshape(3, 4)
 
 
+def test_a_problem_without_text_is_evaluated_at_one_depth_with_the_chance_of_each_length(run_of, store: Store) -> None:
+    run = run_of("rope")
+    rows = frame(run, store, settings_of("addition", (0.5, 1, 2), trials=3))
+    assert rows[["length", "depth", "n_trials"]].to_numpy().tolist() == [[16, 1, 3], [32, 1, 3], [64, 1, 3]]
+    assert rows["chance"].tolist() == [pytest.approx(10.0**-digits) for digits in (4, 10, 20)]
+    assert rows["n_answers"].tolist() == [12, 30, 60]
+
+
 @pytest.mark.parametrize("name", ["passkey", "copy"])
 def test_a_row_holds_the_means_of_its_scores_and_of_its_controls(name: str) -> None:
     probe = parse_probe(name)
     assert probe.whole == (name == "passkey")
     scores, control = Answers(RIGHT_WA, LOSS_WA), Answers(~RIGHT_WA, LOSS_WA + 1)
-    row = probing._row({"run": "r"}, probe, (scores, 250.0, 12.5), control)
+    row = probing._row({"run": "r", "length": 64}, probe, (scores, 250.0, 12.5), control)
     accuracy = 1 / 3 if probe.whole else 7 / 12
     assert row["run"] == "r"
     assert row["accuracy"] == pytest.approx(accuracy)
@@ -237,7 +245,7 @@ def test_a_row_holds_the_means_of_its_scores_and_of_its_controls(name: str) -> N
     assert row["loss"] == pytest.approx(5.5)
     assert row["control_accuracy"] == pytest.approx(1 / 3 if probe.whole else 5 / 12)
     assert row["control_loss"] == pytest.approx(6.5)
-    assert row["chance"] == probe.chance
+    assert row["chance"] == probe.chance_at(64)
     assert (row["n_trials"], row["n_answers"]) == (3, 12)
     assert (row["tokens_per_s"], row["peak_mib"]) == (250.0, 12.5)
     assert row["evaluated_at"].utcoffset() == timedelta(0)
@@ -245,7 +253,7 @@ def test_a_row_holds_the_means_of_its_scores_and_of_its_controls(name: str) -> N
 
 
 def test_a_row_without_scores_has_its_control_alone() -> None:
-    row = probing._row({}, parse_probe("copy"), None, Answers(RIGHT_WA, LOSS_WA))
+    row = probing._row({"length": 64}, parse_probe("copy"), None, Answers(RIGHT_WA, LOSS_WA))
     for name in ("accuracy", "low", "high", "loss", "tokens_per_s", "peak_mib"):
         assert row[name] is None, name
     assert row["control_loss"] == pytest.approx(5.5)
