@@ -38,7 +38,8 @@ class Probes(Section):
         }
         blocks: list[Block] = [
             Heading(2, f"Probe {subject}"),
-            Table(probes.by_length(rows), f"probe {subject}, accuracy"),
+            Table(probes.by_length(rows), f"probe {subject}, accuracy (chance {probes.chance(rows)})"),
+            Text(f"Chance is {probes.chance(rows)}."),
             Details([Text(probes.caption(rows))]),
         ]
         if probes.has_depths(rows):
