@@ -82,7 +82,8 @@ def data() -> str:
     for entry in asked:
         probe = parse_probe(entry.name)
         counted = "all answers of a window must be right" if probe.whole else "every answer counts by itself"
-        lines += section(entry, f"probe · {counted} · chance {probe.chance:.3g} · {probe.source}")
+        each = "" if probe.chance_at(64) == probe.chance else " for each answer"
+        lines += section(entry, f"probe · {counted} · chance {probe.chance:.3g}{each} · {probe.source}")
     return joined(lines)
 
 

@@ -194,7 +194,8 @@ def test_the_page_of_probes_has_them_with_their_defaults_and_sources() -> None:
     for spec, chance in rows:
         probe = probes.parse_probe(spec)
         assert probe == probes.parse_probe(probe.name)
-        each, _, power = chance.partition(" = ")[0].partition("^")
+        assert (probe.chance_at(64) != probe.chance) == chance.endswith(" for each answer")
+        each, _, power = chance.removesuffix(" for each answer").partition(" = ")[0].partition("^")
         assert each == f"1/{probe.symbols}"
         assert probe.chance == pytest.approx((1 / probe.symbols) ** int(power or 1))
         assert probe.source.startswith("github") or probe.source in text

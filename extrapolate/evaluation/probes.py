@@ -35,7 +35,6 @@ from extrapolate.specs import shown
 from extrapolate.statistics.intervals import wilson
 
 BYTES_A_TOKEN = 16  # of all windows of a length and depth: they are drawn, and then held in one array
-DEPTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 def check(run: AnyRun, store: Store, settings: EvaluationSettings) -> None:
@@ -217,7 +216,7 @@ def expected_inputs(run: AnyRun, store: Store, settings: EvaluationSettings) -> 
         for probe in settings.parsed_probes():
             _, answers_A = probe.sequences(length, 0.0, 1, split, vocabulary)
             control = sum(end - start for start, end, _ in _cuts(answers_A, length, model.seq_len))
-            total += len(DEPTHS) * settings.trials * (reached * length + control)
+            total += len(probe.depths) * settings.trials * (reached * length + control)
             for applied in chosen.values():
                 total += applied.inputs_to_fit(run, model, store, length)
     return total * len(run.checkpoints(settings.checkpoint)) * len(settings.precisions)
@@ -255,7 +254,7 @@ class _ProbeEvaluation:
                 plan = applied.fitted_plan(self.run, model, self.store, length, self.precision, advance)
             except OutOfMemoryError as error:
                 self.say(f"{what}: {error}; it is n/a")
-            for depth in DEPTHS:
+            for depth in self.probe.depths:
                 sequences, control = self.sequences(length, depth, advance)
                 setting = shared | {"length": length, "factor": factor, "depth": depth, "targets_hash": sequences.hash}
                 measured = None
@@ -323,7 +322,7 @@ def _row(
         "loss": None if scores is None else float(scores.loss_WA.mean(dtype=np.float64)),
         "control_accuracy": float(control.per_window(probe.whole).mean()),
         "control_loss": float(control.loss_WA.mean(dtype=np.float64)),
-        "chance": probe.chance,
+        "chance": probe.chance_at(setting["length"]),
         **over,
         "control_margin": control.over_candidates()["margin"],
         "choice_chance": float((1 / several_W).mean()) if len(several_W) else None,

@@ -1,6 +1,7 @@
 """The probes as tasks of lm-eval, for any model: in words instead of tokens, so that every tokenizer can read them.
 
-The folder `tasks` beside this file has the tasks: `lm_eval --include_path`. Every token of a probe is a word of a text,
+The folder `tasks` beside this file has the tasks: `lm_eval --include_path`. Algorithms have none, because words do not
+tell which digit or permutation each stands for. Every token of a probe is a word of a text,
 made of letters alone; the model reads the words with spaces between them. An answer counts if all of its tokens are
 the likeliest, given the true ones before them.
 """
@@ -15,7 +16,6 @@ from extrapolate.data.probes.base import Vocabulary, parse_probe
 from extrapolate.data.sources import open_source
 from extrapolate.data.store import Split
 from extrapolate.errors import UserError
-from extrapolate.evaluation.probes import DEPTHS
 
 WORDS = 2048  # the commonest of a text; the others are left out of it
 READ = 500_000  # words of a text, at most
@@ -69,7 +69,7 @@ def documents(probe: str, words: int, trials: int, text: str) -> list[dict[str, 
     made, source = parse_probe(probe), Words.of(text)
     vocabulary = Vocabulary(len(source.known), 0)
     found = []
-    for depth in DEPTHS:
+    for depth in made.depths:
         tokens_WN, answers_A = made.sequences(words, depth, trials, cast(Split, source), vocabulary)
         for number, tokens_N in enumerate(tokens_WN):
             asked = [range(answers_A[0], len(tokens_N))] if made.whole else [range(at, at + 1) for at in answers_A]

@@ -60,11 +60,13 @@ def printed(rows: list[dict[str, Any]]) -> Iterator[tuple[pd.DataFrame, str]]:
     for probe, mine in frame.groupby("probe", sort=False):
         several = [column for column in ("step", "precision") if mine[column].nunique() > 1]
         named = mine.assign(model=mine[["run", *several, "model"]].astype(str).agg(", ".join, axis=1))
-        title = f"probe {probe}, accuracy (chance {mine['chance'].iloc[0]:.2g})"
-        yield tables.formatted(by_length(named)), f"{title}, mean over depths"
+        title = f"probe {probe}, accuracy (chance {chance(mine)})"
+        over = ", mean over depths" if has_depths(mine) else ""
+        yield tables.formatted(by_length(named)), title + over
         if has_margins(mine):
-            yield tables.formatted(by_length(named, "margin")), f"probe {probe}, margin in nats, mean over depths"
-        yield tables.formatted(by_depth(named)), f"{title}, by depth: 0 is farthest from the question"
+            yield tables.formatted(by_length(named, "margin")), f"probe {probe}, margin in nats{over}"
+        if has_depths(mine):
+            yield tables.formatted(by_depth(named)), f"{title}, by depth: 0 is farthest from the question"
 
 
 def has_margins(rows: pd.DataFrame) -> bool:
@@ -121,6 +123,19 @@ def _numbers(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.astype(dict.fromkeys(MAY_BE_MISSING, float))
 
 
+def has_depths(rows: pd.DataFrame) -> bool:
+    """Whether the blocks of one probe are at several depths."""
+    return rows["depth"].nunique() > 1
+
+
+def chance(rows: pd.DataFrame) -> str:
+    """Of one probe: a number, or one for each length if windows have more answers the longer they are."""
+    at = rows.sort_values("factor").drop_duplicates("factor").set_index("factor")["chance"]
+    if at.nunique() == 1:
+        return f"{at.iloc[0]:.2g}"
+    return ", ".join(f"{value:.2g} at ev={factor:g}" for factor, value in at.items())
+
+
 def caption(rows: pd.DataFrame) -> str:
     """What the numbers of one probe are, and under which conditions they were made."""
 
@@ -128,11 +143,12 @@ def caption(rows: pd.DataFrame) -> str:
         known = sorted(set(of[column].tolist()))
         return ", ".join(f"{v:,.0f}" if isinstance(v, int | float) else str(v) for v in known)
 
+    and_depth, by_depth_ = (" and depth", " of the table by depth") if has_depths(rows) else ("", "")
     own = rows[rows["imported"].isna()]  # of the others it is not known
     training = "" if own.empty else f"preset {values('preset', own)}, {values('tokens', own)} training tokens; "
     return (
-        f"Accuracy over {values('n_trials')} windows at each length and depth, the same for every model; chance is "
-        f"{rows['chance'].iloc[0]:.2g}, and Wilson's interval of one cell of the table by depth at most "
+        f"Accuracy over {values('n_trials')} windows at each length{and_depth}, the same for every model; chance is "
+        f"{chance(rows)}, and Wilson's interval of one cell{by_depth_} at most "
         f'{(rows["high"] - rows["low"]).max() / 2:.2f} either way. "Cut back to L" is the same model and windows, of '
         f"which it sees the last {values('seq_len')} tokens. Text of the {values('split')} split of corpus "
         f"{values('corpus_hash')}; {training}evaluated in "

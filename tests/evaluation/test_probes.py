@@ -10,12 +10,12 @@ import pandas as pd
 import pytest
 import torch
 
-from extrapolate.data.probes.base import Vocabulary, parse_probe, parse_probes
+from extrapolate.data.probes.base import DEPTHS, Vocabulary, parse_probe, parse_probes
 from extrapolate.data.store import Store
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.evaluation import losses
 from extrapolate.evaluation import probes as probing
-from extrapolate.evaluation.probes import DEPTHS, Answers, Sequences, check, control_score, evaluate, score
+from extrapolate.evaluation.probes import Answers, Sequences, check, control_score, evaluate, score
 from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.results import PROBES, write
 from extrapolate.runs.run import Run
@@ -242,13 +242,21 @@ CHOICES_W = np.array([4, 2, 1])
 OVER = ("margin", "margin_stderr", "choice", "control_margin", "choice_chance")
 
 
+def test_a_problem_without_text_is_evaluated_at_one_depth_with_the_chance_of_each_length(run_of, store: Store) -> None:
+    run = run_of("rope")
+    rows = frame(run, store, settings_of("addition", (0.5, 1, 2), trials=3))
+    assert rows[["length", "depth", "n_trials"]].to_numpy().tolist() == [[16, 1, 3], [32, 1, 3], [64, 1, 3]]
+    assert rows["chance"].tolist() == [pytest.approx(10.0**-digits) for digits in (4, 10, 20)]
+    assert rows["n_answers"].tolist() == [12, 30, 60]
+
+
 @pytest.mark.parametrize("name", ["passkey", "copy"])
 def test_a_row_holds_the_means_of_its_scores_and_of_its_controls(name: str) -> None:
     probe = parse_probe(name)
     assert probe.whole == (name == "passkey")
     scores = Answers(RIGHT_WA, LOSS_WA, MARGIN_WA, CHOSEN_WA)
     control = Answers(~RIGHT_WA, LOSS_WA + 1, MARGIN_WA - 1, CHOSEN_WA)
-    row = probing._row({"run": "r"}, probe, (scores, 250.0, 12.5), control, CHOICES_W)
+    row = probing._row({"run": "r", "length": 64}, probe, (scores, 250.0, 12.5), control, CHOICES_W)
     accuracy = 1 / 3 if probe.whole else 7 / 12
     assert row["run"] == "r"
     assert row["accuracy"] == pytest.approx(accuracy)
@@ -258,7 +266,7 @@ def test_a_row_holds_the_means_of_its_scores_and_of_its_controls(name: str) -> N
     assert row["control_loss"] == pytest.approx(6.5)
     # Of the means of two windows, 3 and -1, and their standard deviation, 2 sqrt 2, divided by sqrt 2.
     assert [row[name] for name in OVER] == pytest.approx([1, 2, (3 / 4 + 1 / 3) / 2, 0, (1 / 4 + 1 / 2) / 2])
-    assert row["chance"] == probe.chance
+    assert row["chance"] == probe.chance_at(64)
     assert (row["n_trials"], row["n_answers"]) == (3, 12)
     assert (row["tokens_per_s"], row["peak_mib"]) == (250.0, 12.5)
     assert row["evaluated_at"].utcoffset() == timedelta(0)
@@ -267,7 +275,7 @@ def test_a_row_holds_the_means_of_its_scores_and_of_its_controls(name: str) -> N
 
 def test_a_row_without_scores_has_its_control_alone() -> None:
     control = Answers(RIGHT_WA, LOSS_WA, MARGIN_WA, CHOSEN_WA)
-    row = probing._row({}, parse_probe("copy"), None, control, CHOICES_W)
+    row = probing._row({"length": 64}, parse_probe("copy"), None, control, CHOICES_W)
     for name in ("accuracy", "low", "high", "loss", "margin", "margin_stderr", "choice", "tokens_per_s", "peak_mib"):
         assert row[name] is None, name
     assert row["control_loss"] == pytest.approx(5.5)
@@ -276,9 +284,9 @@ def test_a_row_without_scores_has_its_control_alone() -> None:
 
 def test_without_other_candidates_there_is_no_margin_and_with_one_window_no_error() -> None:
     one, none = (Answers(RIGHT_WA[:1], LOSS_WA[:1], MARGIN_WA[at : at + 1], CHOSEN_WA[at : at + 1]) for at in (0, 2))
-    row = probing._row({}, parse_probe("copy"), (one, 1.0, None), none, np.array([1]))
+    row = probing._row({"length": 64}, parse_probe("copy"), (one, 1.0, None), none, np.array([1]))
     assert [row[name] for name in OVER] == [3, None, 0.75, None, None]
-    row = probing._row({}, parse_probe("copy"), (none, 1.0, None), one, np.array([4]))
+    row = probing._row({"length": 64}, parse_probe("copy"), (none, 1.0, None), one, np.array([4]))
     assert [row[name] for name in OVER] == [None, None, None, 3, 0.25]
 
 

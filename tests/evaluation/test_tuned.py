@@ -9,7 +9,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from extrapolate.data.probes.base import parse_probes
+from extrapolate.data.probes.base import DEPTHS, parse_probes
 from extrapolate.data.store import Store
 from extrapolate.encodings.base import Dims
 from extrapolate.encodings.plan import PLAIN, Plan
@@ -18,7 +18,7 @@ from extrapolate.evaluation import plans as planning
 from extrapolate.evaluation.fitting import fitted
 from extrapolate.evaluation.losses import target_losses
 from extrapolate.evaluation.plans import extensions_to_evaluate
-from extrapolate.evaluation.probes import DEPTHS, Sequences, control_score, score
+from extrapolate.evaluation.probes import Sequences, control_score, score
 from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.evaluation.targets import in_order
 from extrapolate.extensions import recipe

@@ -36,6 +36,7 @@ from extrapolate.names import ALL, LEFT_OUT
 if TYPE_CHECKING:
     from extrapolate.data.store import Split, Store
 
+DEPTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
 FIRST_MARKERS = 4  # these stand before the symbols; later ones are counted from the other end
 
 
@@ -110,6 +111,7 @@ class Probe(ABC):
     source: ClassVar[str]
     # Whether a window counts as right if all of its answers are; else answers count one by one.
     whole: ClassVar[bool]
+    depths: ClassVar[tuple[float, ...]] = DEPTHS  # that are evaluated
 
     def __post_init__(self) -> None:
         self._check("symbols", 2)
@@ -157,6 +159,10 @@ class Probe(ABC):
         first_W = (tokens_WN == vocabulary.marker(self.marker)).argmax(axis=1)
         block_WC = np.take_along_axis(tokens_WN, first_W[:, None] + np.arange(1, size + 1), axis=1)
         return different_symbols(block_WC, vocabulary.symbols(self.symbols))
+
+    def chance_at(self, length: int) -> float:
+        """The chance in evaluated windows of `length` inputs: another one if windows count that have more answers."""
+        return self.chance
 
     def check(self, length: int, vocabulary: Vocabulary) -> None:
         """Raises UserError if windows of `length` inputs, or the vocabulary, do not hold the probe."""

@@ -11,7 +11,7 @@ from extrapolate.reports import probes
 from extrapolate.reports.chart import MOST_ROWS, Chart, Heat
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Details, Heading, Table, Text
-from extrapolate.reports.sections.base import Part, Section, picture, sections
+from extrapolate.reports.sections.base import Part, Section, Writer, picture, sections
 from extrapolate.reports.traces import Plot
 
 FEWER = "The picture has the first {} of {} rows."
@@ -32,33 +32,38 @@ class Probes(Section):
     @staticmethod
     def part(material: Material, subject: str) -> Part:
         rows = material.probes[material.probes["probe"] == subject]
-        by_length, by_depth, worst = probes.by_length(rows), probes.by_depth(rows), probes.worst_seed(rows)
-        map_ = _map(by_depth, subject)
-        file = f"probes.{re.sub('[^A-Za-z0-9-]+', '-', subject)}.png"
-        drawn = Chart("accuracy by depth and length", file, map_)
-        blocks = [
-            Heading(2, f"Probe {subject}"),
-            Table(by_length, f"probe {subject}, accuracy"),
-            Details([Text(probes.caption(rows))]),
-            *([] if worst is None else [Text("Accuracy of the worst seed at each length:"), Table(worst)]),
-            *(_margins(rows, subject) if probes.has_margins(rows) else []),
-            Text("By depth: at 0 the block is farthest from the question, at 1 next to it."),
-            Plot(drawn),
-            *([Text(FEWER.format(len(map_.rows), len(by_depth)))] if len(map_.rows) < len(by_depth) else []),
-            Table(by_depth),
-        ]
         # One file for all probes.
-        whole = partial(results.write, rows=probes.records(material.probes), table=results.PROBES)
-        return Part(blocks, {"probes.parquet": whole, **picture(drawn)})
+        files: dict[str, Writer] = {
+            "probes.parquet": partial(results.write, rows=probes.records(material.probes), table=results.PROBES)
+        }
+        blocks: list[Block] = [
+            Heading(2, f"Probe {subject}"),
+            Table(probes.by_length(rows), f"probe {subject}, accuracy (chance {probes.chance(rows)})"),
+            Text(f"Chance is {probes.chance(rows)}."),
+            Details([Text(probes.caption(rows))]),
+        ]
+        if (worst := probes.worst_seed(rows)) is not None:
+            blocks += [Text("Accuracy of the worst seed at each length:"), Table(worst)]
+        if probes.has_margins(rows):
+            blocks += _margins(rows, subject)
+        if probes.has_depths(rows):
+            by_depth = probes.by_depth(rows)
+            map_ = _map(by_depth, subject)
+            file = f"probes.{re.sub('[^A-Za-z0-9-]+', '-', subject)}.png"
+            drawn = Chart("accuracy by depth and length", file, map_)
+            blocks += [Text("By depth: at 0 the block is farthest from the question, at 1 next to it."), Plot(drawn)]
+            if len(map_.rows) < len(by_depth):
+                blocks.append(Text(FEWER.format(len(map_.rows), len(by_depth))))
+            blocks.append(Table(by_depth))
+            files |= picture(drawn)
+        return Part(blocks, files)
 
 
 def _margins(rows: pd.DataFrame, subject: str) -> list[Block]:
     """The margins, and in the details the choices, and the margins by depth."""
-    folded = [
-        Text(probes.margin_caption(rows)),
-        Table(probes.by_length(rows, "choice")),
-        Table(probes.by_depth(rows, "margin")),
-    ]
+    folded = [Text(probes.margin_caption(rows)), Table(probes.by_length(rows, "choice"))]
+    if probes.has_depths(rows):
+        folded.append(Table(probes.by_depth(rows, "margin")))
     return [Table(probes.by_length(rows, "margin"), f"probe {subject}, margin in nats"), Details(folded)]
 
 

@@ -57,7 +57,8 @@ FOR_EVER = {
         },
     },
 }
-FREE = 1 + max(probes[name].marker for name in probes.names())  # the first marker number that no probe has
+TAKEN = {probes[name].marker for name in probes.names()}
+FREE, NEXT_FREE, LATER_FREE = [number for number in range(100) if number not in TAKEN][:3]  # markers that no probe has
 NEEDED = {"copy": 69, "mqar": 37, "needle": 21, "passkey": 21}
 
 
@@ -108,7 +109,7 @@ def test_more_probes_change_nothing(vocabulary: Vocabulary, monkeypatch: pytest.
     known = probes.names()
     with more_probes(monkeypatch, fifth=FREE):
         before = fifth()
-    with more_probes(monkeypatch, fifth=FREE, eighth=FREE + 3, sixth=FREE + 1):
+    with more_probes(monkeypatch, fifth=FREE, eighth=LATER_FREE, sixth=NEXT_FREE):
         assert ids_and_windows(vocabulary) == FOR_EVER[vocabulary]
         assert fifth() == before
         assert [probe.name for probe in parse_probes("all")] == sorted([*known, "fifth", "sixth", "eighth"])

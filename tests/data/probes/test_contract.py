@@ -10,6 +10,7 @@ from extrapolate.data.probes.base import Probe, Vocabulary, parse_probes, probes
 SPECS = (
     *probes.names(), "passkey:length=2", "(mqar:pairs=6,queries=6)", "mqar:symbols=8", "(tracking:hops=3,chains=1)",
     "frequent:top=3", "(mqar:pairs=9,queries=1,symbols=40)", "digression:decoys=3", "flip-flop:writes=0.5",
+    "addition:lowest_first=true",
 )  # fmt: skip
 ALL = [parse_probes(spec)[0] for spec in SPECS]
 LAID = [probe for probe in ALL if type(probe).sequence is Probe.sequence]  # into text; others fill the window
@@ -86,8 +87,8 @@ def test_answers_are_uniform_so_that_chance_is_what_is_said(text_in, probe):
     expected = len(answers) / probe.symbols
     chi2 = ((counts - expected) ** 2 / expected).sum()
     assert chi2 < probe.symbols + 4 * np.sqrt(2 * probe.symbols)  # four standard deviations of chi-squared
-    each = 1 / probe.symbols
-    assert probe.chance == pytest.approx(each ** (len(windows[0].answers) if probe.whole else 1))
+    each, evaluated = 1 / probe.symbols, probe.sequences(40, 0.0, 1, text, vocabulary)[1]
+    assert probe.chance_at(40) == pytest.approx(each ** (len(evaluated) if probe.whole else 1))
 
 
 @pytest.mark.parametrize("probe", ALL, ids=SPECS)
