@@ -58,7 +58,7 @@ class WithoutText(Probe):
         vocabulary: Vocabulary,
         depth: float | None = None,
     ) -> Sequence:
-        """A window of `length` inputs without text. If a depth is given the problem is the largest: which is the same.
+        """A window of `length` inputs without text. With a depth, whichever it is, the problem is the largest.
 
         The end-of-text tokens are first, so that the distances within a problem depend on its size alone.
         """
