@@ -4,13 +4,10 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import torch
 from torch import Tensor
-
-if TYPE_CHECKING:
-    from extrapolate.encodings.base import Encoding
 
 # Kinds of layers that a part of a plan may be for: those that see all keys, those with a window, those that rotate
 # queries and keys, and those that do not.
@@ -18,7 +15,17 @@ ALL_LAYERS, GLOBAL, LOCAL, ROTATED, UNROTATED = "all", "global", "local", "rotat
 LAYERS = (ALL_LAYERS, GLOBAL, LOCAL, ROTATED, UNROTATED)
 
 
-def is_of(layers: str, encoding: "Encoding") -> bool:
+class Layer(Protocol):
+    """What decides of which kinds a layer is: see `Encoding`."""
+
+    @property
+    def window(self) -> int | None: ...
+
+    @property
+    def has_rotation(self) -> bool: ...
+
+
+def is_of(layers: str, encoding: Layer) -> bool:
     """Whether a layer with this encoding, as it was trained, is of that kind."""
     if layers in (GLOBAL, LOCAL):
         return (encoding.window is None) == (layers == GLOBAL)
@@ -100,7 +107,7 @@ class Plan:
         both = {"logit_scale": self.logit_scale * other.logit_scale, "only": self.only + other.only}
         return dataclasses.replace(self, **changed | both)
 
-    def everywhere(self, encodings: "Sequence[Encoding]") -> "Plan":
+    def everywhere(self, encodings: Sequence[Layer]) -> "Plan":
         """The same for layers with these encodings: what is only for a kind that all of them are is for all of them."""
         plan = dataclasses.replace(self, only=())
         for layers, part in self.only:
@@ -110,7 +117,7 @@ class Plan:
                 plan = plan.joined(Plan(only=((layers, part),)))
         return plan
 
-    def of_layer(self, encoding: "Encoding") -> "Plan":
+    def of_layer(self, encoding: Layer) -> "Plan":
         """What changes in a layer with this encoding, as it was trained."""
         return dataclasses.replace(self.everywhere([encoding]), only=())
 

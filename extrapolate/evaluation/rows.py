@@ -126,9 +126,13 @@ class TargetsAtLength:
     def _of_key(self, measured: Measured | None) -> dict[str, float | None]:
         """How many targets are key tokens, and the mean losses of these."""
         count = int(self.key_N.sum())
-        losses = self._losses(measured).items() if count else ()
-        means = {f"key_{name}": float(value_N[self.key_N].mean(dtype=np.float64)) for name, value_N in losses}
-        return {"n_key": count, **means}
+        found: dict[str, float | None] = {
+            "n_key": count,
+            **dict.fromkeys(("key_loss", "key_control_loss", "key_optimum_loss")),
+        }
+        for name, value_N in self._losses(measured).items() if count else ():
+            found[f"key_{name}"] = float(value_N[self.key_N].mean(dtype=np.float64))
+        return found
 
     def target_rows(self, setting: dict[str, Any], measured: Measured, split: Split) -> pa.Table:
         """The rows of `eval_targets.parquet`, as columns."""

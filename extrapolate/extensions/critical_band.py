@@ -40,7 +40,7 @@ class CriticalBand(Searched):
         check_at_least("critical-band", "width", width, 0)
         check_factor("critical-band", factor)
         if first is None and width is not None:
-            raise UserError("critical-band: a width needs `first`, the pair that the band begins with")
+            raise UserError("critical-band: a width needs first=, the pair that the band begins with")
         self.first = first
         self.width = width
         self.factor = factor

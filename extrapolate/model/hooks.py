@@ -103,6 +103,13 @@ def check_attributes(encoding: Encoding, file: Path, dims: Dims) -> None:
     """Raises UserError if an instance does not keep its arguments, or what it says of itself has no meaning."""
     if not {"_parameters", "dims"} <= vars(encoding).keys():
         raise UserError(f"{file}: __init__ must begin with super().__init__(dims)")
+    own = {
+        *vars(encoding),
+        *(name for part in ("_modules", "_parameters", "_buffers") for name in vars(encoding)[part]),
+    }
+    for hook in HOOKS:
+        if hook in own:
+            raise UserError(f"{file}: self.{hook} has the name of a hook: keep it under another name")
     for name in ("window", "max_length"):
         value = getattr(encoding, name)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):

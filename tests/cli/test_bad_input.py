@@ -55,7 +55,11 @@ class TestSpecs:
         [
             ("rope", "pie", ["unknown extension 'pie'", "did you mean 'pi'"]),
             ("rope", "pi:factor=0", ["factor", "positive"]),
-            ("learned", "pi", ["pi means nothing for Learned", "what applies: log-n, table-resize, temperature"]),
+            (
+                "learned",
+                "pi",
+                ["pi means nothing for Learned", "what applies: llama4, log-n, table-resize, temperature"],
+            ),
         ],
     )
     def test_extension(self, refused, ckpt, run, extension, words):

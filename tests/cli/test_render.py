@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from extrapolate import benchmark
 from extrapolate.cli.render import PIPE_WIDTH, Column, Kind, fold, print_columns, print_line, print_table, print_text
 
-WIDTHS = (40, 60, 100)
+WIDTHS = (44, 60, 100)  # the narrowest that holds a family and the longest name
 WIDE = 400
 
 

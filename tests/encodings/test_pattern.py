@@ -106,7 +106,14 @@ def test_extensions_apply_if_all_layers_with_attention_take_them(text: str, acce
 
 
 def test_what_applies_by_name() -> None:
-    assert recipe.applicable(made("kda,kda,kda,none")) == ["lm-infinite", "log-n", "sinks", "temperature", "window"]
+    assert recipe.applicable(made("kda,kda,kda,none")) == [
+        "llama4",
+        "lm-infinite",
+        "log-n",
+        "sinks",
+        "temperature",
+        "window",
+    ]
     assert recipe.applicable(made("kda")) == []
 
 

@@ -132,5 +132,5 @@ def test_wrong_arguments_are_refused(arguments: dict[str, float], message: str) 
 def test_frequencies_may_not_be_changed() -> None:
     sizes = ModelConfig(vocab_size=61, width=32, layers=2, heads=2, kv_heads=2, head_dim=16, ff_width=48)
     ours, bias = (set(recipe.applicable(Model(sizes, name, {}, 16))) for name in ("rope-id", "alibi"))
-    assert ours == bias
+    assert ours == bias - {"llama4"}  # which is for layers without a rotation
     assert "pi" in ours

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from extrapolate.encodings.base import Dims, encodings
+from extrapolate.encodings.base import DISTANCES, FREQUENCIES, Dims, encodings
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.encodings.rope import RoPE
 from extrapolate.extensions import recipe
@@ -205,7 +205,8 @@ def test_where_it_means_something(make_model: Any) -> None:
         model = make_model(name, L)
         spectrum = model.encoding.spectrum()
         applies = "jet-long-freq" in recipe.applicable(model)
-        assert applies == (spectrum is not None and name != "fope" and "frequencies" in model.encoding.accepts), name
+        accepted = {FREQUENCIES, DISTANCES} <= model.encoding.accepts
+        assert applies == (spectrum is not None and name != "fope" and accepted), name
     with pytest.raises(ValueError, match="jet-long-freq means nothing for FoPE: it turns queries once more, and pairs"):
         recipe.check_applies(recipe.parse("jet-long-freq"), make_model("fope", L))
 

@@ -113,7 +113,7 @@ def test_one_part_that_does_not_apply_is_enough(make_model: Callable[..., Model]
 def test_a_wrapper_takes_what_its_base_takes(make_model: Callable[..., Model]) -> None:
     assert recipe.applicable(make_model("dape:base=t5", L)) == recipe.applicable(make_model("t5", L))
     assert recipe.applicable(make_model("random:base=alibi", L)) == ["llama4", "log-n", "temperature"]
-    by_distance = {"rerope", "self-extend", "dual-chunk", "jet-long", "string"}
+    by_distance = {"rerope", "self-extend", "dual-chunk", "jet-long", "jet-long-freq", "string"}
     for name in ("random:evaluate=first", "pose"):  # plain positions, but pairs' are not those of training
         assert set(recipe.applicable(make_model(name, L))) == {*recipe.applicable(make_model("rope", L))} - by_distance
 
@@ -158,15 +158,15 @@ def test_plans_are_values(name: str, make_model: Callable[..., Model]) -> None:
     assert len({one, two, PLAIN}) == 2
 
 
-@pytest.mark.parametrize("name", sorted(APPLIES.keys() - {"p-rope", "clipped-rope", "resonance"}))
+@pytest.mark.parametrize("name", sorted(APPLIES.keys() - {"p-rope", "clipped-rope", "resonance", "string"}))
 def test_a_whole_recipe_without_numbers_changes_nothing_within_the_training_length(
     name: str, make_model: Callable[..., Model]
 ) -> None:
-    """Except where a number is given: p-rope and its kin change pairs at any length, and ReRoPE, Dual Chunk and
-    STRING have windows.
+    """Except where a number is given: p-rope and its kin change pairs at any length, STRING sharpens scores at any, and
+    ReRoPE and Dual Chunk have windows.
     """
     model = make_model(APPLIES[name].split()[0], L)
-    for length in (1, L // 8, L) if name not in ("rerope", "dual-chunk", "string") else (1, L // 8):
+    for length in (1, L // 8, L) if name not in ("rerope", "dual-chunk") else (1, L // 8):
         assert recipe.parse(whole(name)).plan(model.encoding, L, length) == PLAIN
 
 

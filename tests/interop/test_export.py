@@ -124,7 +124,8 @@ def expected_of(run: Run) -> dict[str, torch.Tensor]:
     found = {"prompt": torch.randint(0, VOCABULARY, (2, PROMPT), generator=generator)}
     reach = L if model.encoding.max_length == L and run.config.extension is None else PROMPT + NEW
     found["new"] = torch.zeros(reach - PROMPT)
-    found["attention"] = xt.attention(run, found["prompt"][0].tolist()).weights
+    if any(encoding.attends() for encoding in model.encodings):
+        found["attention"] = xt.attention(run, found["prompt"][0].tolist()).weights
     for length in (L, 4 * L):
         tokens = torch.randint(0, VOCABULARY, (2, length), generator=generator)
         found[f"tokens{length}"] = tokens

@@ -266,6 +266,13 @@ class TestAnswers:
         refused(body, f"mine.py: {message}")
 
     @pytest.mark.parametrize(
+        ("hook", "value"), [("weights", "nn.Parameter(torch.ones(2))"), ("mix", "nn.Linear(2, 2)"), ("bias", "0.5")]
+    )
+    def test_an_attribute_may_not_have_the_name_of_a_hook(self, refused, hook: str, value: str) -> None:
+        body = f"def __init__(self, dims):\n    super().__init__(dims)\n    self.{hook} = {value}"
+        refused(body, f"mine.py: self.{hook} has the name of a hook: keep it under another name")
+
+    @pytest.mark.parametrize(
         ("hook", "arguments"),
         [
             ("positions", "index_T"),

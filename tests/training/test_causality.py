@@ -79,9 +79,9 @@ LEAKS = {
         """
         def __init__(self, dims):
             super().__init__(dims)
-            self.mix = nn.Conv1d(dims.width, dims.width, 3, padding=1, groups=dims.width, bias=False)
-            nn.init.dirac_(self.mix.weight, groups=dims.width)
-        def embed(self, x, p): return self.mix(x.mT).mT
+            self.blend = nn.Conv1d(dims.width, dims.width, 3, padding=1, groups=dims.width, bias=False)
+            nn.init.dirac_(self.blend.weight, groups=dims.width)
+        def embed(self, x, p): return self.blend(x.mT).mT
         """,
         f"embed {LATER}",
     ),
@@ -358,8 +358,8 @@ def test_an_encoding_that_cannot_be_copied_is_refused_with_what_to_do(tmp_path: 
     body = """
     def __init__(self, dims):
         super().__init__(dims)
-        self.mix = torch.nn.utils.weight_norm(nn.Linear(dims.width, dims.width))
-    def embed(self, x, p): return x + self.mix(x)
+        self.blend = torch.nn.utils.weight_norm(nn.Linear(dims.width, dims.width))
+    def embed(self, x, p): return x + self.blend(x)
     """
     config, own = resolve(request_for(written(tmp_path, body)), word_store)
     with pytest.raises(
