@@ -284,10 +284,10 @@ def places_within(products: float, length: int) -> int:
     return min(length - 1, tokens // length)
 
 
-def random_windows(vocab_size: int, length: int) -> Tensor:
-    """Random tokens, the same for the same arguments, [B, length]."""
+def random_windows(vocab_size: int, length: int, least: int = 0) -> Tensor:
+    """Random tokens, the same for the same arguments, [B, length], B at least `least`."""
     generator = torch.Generator().manual_seed(1)
-    return torch.randint(0, vocab_size, (window_count(length), length), generator=generator)
+    return torch.randint(0, vocab_size, (max(least, window_count(length)), length), generator=generator)
 
 
 def _later(tokens_BT: Tensor, places: int, seq_len: int | None) -> Iterator[Tensor]:

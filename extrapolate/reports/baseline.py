@@ -38,12 +38,13 @@ _PLACE = ["protocol", "factor", "model"]
 class Baseline:
     """The rows that a report is checked against: of `evals.parquet`, and of `eval_documents.parquet` where it is there.
 
-    named: the path, as it was given.
+    named: the path, as it was given. left_out: in words, what was left out of it.
     """
 
     named: str
     evals: list[dict[str, Any]]
     documents: pd.DataFrame
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ def read_baseline(path: Path, out: Path) -> Baseline:
     gathered = gather([path]) if path.is_dir() else in_file(path)
     has_documents = path.is_dir() or path.name == TEXT
     documents = as_frame(gathered.documents(missing=True)) if has_documents else pd.DataFrame()
-    return Baseline(str(path), gathered.evals(), documents)
+    return Baseline(str(path), gathered.evals(), documents, gathered.left_out)
 
 
 def checked(
@@ -134,6 +135,7 @@ def checked(
     of_both = [pair for pair in pairs if not pair.now.empty]
     compared = _compared(of_both, documents, baseline.documents, tolerance)
     rows = pd.DataFrame([pair.row(compared.get(pair.place), tolerance) for pair in pairs])
+    notes += [f"in {baseline.named}, {text}" for text in baseline.left_out]
     return Checked(baseline.named, tolerance, rows, (*notes, *_caveats(of_both, rows)))
 
 

@@ -31,7 +31,6 @@ def document_rows(rows: pd.DataFrame, documents: pd.DataFrame) -> pd.DataFrame:
     Raises UserError if a protocol has losses and no documents, or documents do not add up to a row's loss.
     """
     found = of_documents(rows, documents)
-    _check_sums(rows, found)
     lacking = set(rows.loc[rows["loss"].notna(), "protocol"]) - set(found["protocol"].unique())
     if lacking:
         raise UserError(
@@ -62,7 +61,7 @@ def _check_sums(rows: pd.DataFrame, found: pd.DataFrame) -> None:
 def of_documents(rows: pd.DataFrame, documents: pd.DataFrame) -> pd.DataFrame:
     """As `document_rows`, where some rows, or all, may have no documents.
 
-    A row of losses has thousands of documents' rows: they are numbered by group, and texts are compared once a group.
+    Raises UserError if documents do not add up to a row's loss. A row of losses has thousands of documents' rows: they are numbered by group, and texts are compared once a group.
     """
     if documents.empty:
         return pd.DataFrame(columns=[*_KEYS, *_TOLD])
@@ -72,7 +71,9 @@ def of_documents(rows: pd.DataFrame, documents: pd.DataFrame) -> pd.DataFrame:
     kept = group.isin(told.index) & documents["loss"].notna()
     at = told.index.get_indexer(pd.Index(group[kept]))
     own = documents if kept.all() else documents[kept]  # millions of rows are not copied without need
-    return own.drop(columns=_TOLD, errors="ignore").assign(**{name: told[name].array.take(at) for name in _TOLD})
+    found = own.drop(columns=_TOLD, errors="ignore").assign(**{name: told[name].array.take(at) for name in _TOLD})
+    _check_sums(rows, found)
+    return found
 
 
 def numbered(documents: pd.DataFrame, by: list[str]) -> tuple["pd.Series[int]", pd.DataFrame]:

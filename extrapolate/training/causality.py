@@ -4,6 +4,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.extensions.recipe import Recipe
@@ -28,7 +29,7 @@ def check_causality(config: TrainedConfig, user_encoding: Path | None, extension
     sizes = config.model.model_copy(update=SMALL)
     decisive = (
         *(sizes.model_dump_json(), config.encoding.model_dump_json(), config.extension, config.extension_sha256),
-        *(config.seq_len, config.trained_length, training.device, training.precision),
+        *(config.seq_len, config.trained_length, training.device, training.precision, training.micro_batch_size),
     )
     if decisive in _passed:
         return
@@ -41,6 +42,9 @@ def check_causality(config: TrainedConfig, user_encoding: Path | None, extension
         plan = PLAIN if extension is None else extension.plan(model.encoding, model.seq_len, config.trained_length)
         owner = user_encoding or config.encoding.name
         causality.check_in_both_modes(model, plan, training.seq_len, owner, training.precision)
+        if training.micro_batch_size > causality.window_count(training.seq_len):
+            tokens_BT = causality.random_windows(model.vocab_size, training.seq_len, training.micro_batch_size)
+            _refuse_leaks(model.train(), plan, tokens_BT, training.precision, owner, " in a whole batch of training")
     _passed.add(decisive)
 
 
@@ -56,11 +60,15 @@ def check_trained(model: Model, plan: Plan, config: TrainedConfig, owner: object
     try:
         for mode in (True, False):
             model.train(mode)
-            used = training.precision if mode else "fp32"
-            find = partial(causality.leak_in, model, plan, tokens_BT, used, copies=True)
-            with torch.no_grad():
-                if leak := find():
-                    case = " at the end of the training" if mode else " after the training"
-                    causality.refuse(model, leak, find, owner, training.seq_len, case)
+            used, case = (training.precision, "at the end of") if mode else ("fp32", "after")
+            _refuse_leaks(model, plan, tokens_BT, used, owner, f" {case} the training")
     finally:
         model.train(was)
+
+
+@torch.no_grad()
+def _refuse_leaks(model: Model, plan: Plan, tokens_BT: Tensor, precision: str, owner: object, case: str) -> None:
+    """Raises UserError if the model, in the mode that it is in, sees later tokens or other windows in these windows."""
+    find = partial(causality.leak_in, model, plan, tokens_BT.to(model.device), precision, copies=True)
+    if leak := find():
+        causality.refuse(model, leak, find, owner, tokens_BT.shape[1], case)

@@ -184,6 +184,20 @@ def test_what_is_not_compared_is_said(write_run, tmp_path):
         assert words in said
 
 
+def test_what_the_baseline_leaves_out_is_said(write_run, before, tmp_path):
+    write_run(tmp_path / "elsewhere/alibi", lambda row: row | {"run": "alibi", "model": f"ALiBi, {row['model']}"})
+    (tmp_path / "before/alibi").symlink_to(tmp_path / "elsewhere/alibi")
+    found = checked(tmp_path / "before/rope", tmp_path / "before")
+    assert any("left out, for they are links" in note and "before/alibi" in note for note in found.notes)
+
+
+def test_documents_that_contradict_the_baseline_are_refused(write_run, before, tmp_path):
+    now = write_run(tmp_path / "now/rope", adding(1.0))
+    (tmp_path / "before/rope/evals.parquet").write_bytes((now / "evals.parquet").read_bytes())
+    with pytest.raises(xt.UserError, match="contradict each other"):
+        checked(now, tmp_path / "before")
+
+
 def test_a_model_that_is_gone_is_worse(write_run, before, tmp_path):
     now = write_run(tmp_path / "now/rope")
     write_run(tmp_path / "before/gone", lambda row: row | {"run": "gone", "model": f"Gone {row['model']}"})
