@@ -37,7 +37,8 @@ class StickBreaking(Encoding):
     def weights(self, scores_BHTS: Tensor, context: Context) -> Tensor:
         device = scores_BHTS.device
         query_T = torch.arange(context.queries.start, context.queries.stop, device=device)
-        own_TS = query_T[:, None] == torch.arange(context.keys.start, context.keys.stop, device=device)
+        end = context.keys.stop  # the last column is its own key's; a sink is one more before the first
+        own_TS = query_T[:, None] == torch.arange(end - scores_BHTS.shape[-1], end, device=device)
         z_BHTS = scores_BHTS.masked_fill(own_TS, float("-inf"))
         left_BHTS = logsigmoid(-z_BHTS)  # the logarithm of the share that a key leaves, 0 if it is hidden
         nearer_BHTS = pad(left_BHTS.flip(-1)[..., :-1], (1, 0)).cumsum(dim=-1).flip(-1)

@@ -39,8 +39,8 @@ LARGE = 1e-3  # no rounding in float32, whatever float64 shows
 DRAWS = (0.001, 0.999)
 # What float32 rounds, of the embedding, and how many times its effect counts as rounding in fewer bits.
 ROUNDED, TIMES = 1e-6, 4
-# In the order of the tensors, but for `bias`, whose absence says the least. What `prepare` makes is read by `scores`.
-_BLAMED = ("embed", "attention_input", "rotate", "scores", "bias", "positions")
+# In the order of the tensors, but for `bias`, whose absence says the least.
+_BLAMED = ("embed", "attention_input", "rotate", "scores", "bias", "weights", "mix", "positions")
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,7 @@ class Leak:
 
 
 OTHER_WINDOWS = Leak("makes a window depend on the windows beside it in a batch")
-REMEMBERS = Leak(
-    "gives other numbers after other tokens than at first", "keep nothing that is made from tokens for the next call"
-)
+REMEMBERS = Leak("gives other numbers after other tokens than at first", "keep nothing of tokens for the next call")
 UNSTEADY = Leak("gives other numbers when it is asked for the same tokens again", "draw random numbers from torch")
 
 
@@ -69,7 +67,7 @@ def leak_of(
     """What the states that `hidden` gives, [B, T, D], depend on besides each token and those before it, by values.
 
     In each window the tokens from some place on are exchanged, in one (of two or more) none. places: how many are tried
-    in turn, of T - 1, if more than there are windows. seq_len: L, at whose multiples an encoding may begin anew.
+    in turn, if more than there are windows. seq_len: L, at whose multiples an encoding may begin anew.
     """
     shift_BT = torch.randint(1, max(2, vocab_size), tokens_BT.shape, generator=torch.Generator().manual_seed(1))
     others_BT = (tokens_BT + shift_BT.to(tokens_BT.device)) % vocab_size
@@ -249,9 +247,9 @@ def remembers(model: Model, plan: Plan, precision: str, tokens_BT: Tensor) -> bo
 
 
 def _with_random_parameters(model: Model, owner: object) -> Model:
-    """A copy that opens what starts closed, and in which everything has an effect that is large enough.
+    """A copy that opens what starts closed, at the end of a training, with effects that are large enough.
 
-    The encodings' parameters are between -1 and 1: what decays with a power of one would grow beyond.
+    Encodings' parameters are in -1..1: what decays with a power of one would grow beyond.
     """
     try:
         drawn = copy.deepcopy(model)
@@ -270,6 +268,8 @@ def _with_random_parameters(model: Model, owner: object) -> Model:
             elif parameter.ndim == 2:
                 parameter.normal_(std=1.0 if parameter is drawn.embedding.weight else parameter.shape[1] ** -0.5)
         drawn.constrain()
+        for encoding in drawn.encodings:  # the model itself is asked at the beginning of a training
+            encoding.begin_step(1.0)
     return drawn
 
 
@@ -379,7 +379,7 @@ def culprit(model: Model, holds: Callable[[], bool]) -> str:
                 continue
         if better:
             reads = any(_overrides(encoding, "prepare") for encoding in model.encodings)
-            return "scores, or prepare," if hook == "scores" and reads else hook
+            return f"{hook}, or prepare," if hook in ("rotate", "scores", "mix") and reads else hook
     return "the encoding"
 
 

@@ -61,7 +61,8 @@ def _check_sums(rows: pd.DataFrame, found: pd.DataFrame) -> None:
 def of_documents(rows: pd.DataFrame, documents: pd.DataFrame) -> pd.DataFrame:
     """As `document_rows`, where some rows, or all, may have no documents.
 
-    Raises UserError if documents do not add up to a row's loss. A row of losses has thousands of documents' rows: they are numbered by group, and texts are compared once a group.
+    Raises UserError if documents do not add up to a row's loss. A row of losses has thousands of documents' rows: they
+    are numbered by group, and texts are compared once a group.
     """
     if documents.empty:
         return pd.DataFrame(columns=[*_KEYS, *_TOLD])

@@ -297,6 +297,22 @@ def test_a_sink_that_takes_nothing_changes_nothing_and_one_that_takes_all_leaves
     assert gathered[1].abs().max() == 0
 
 
+@pytest.mark.parametrize("encoding", ["stick-breaking", "asentmax"])
+def test_a_sink_beside_weights_of_the_package(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one chunk and in several; one that takes nothing changes nothing."""
+    model, plain, x_BT = make({"sinks": True}, encoding), make({}, encoding), tokens_of(T)
+    with torch.no_grad():
+        whole_BTV = model(x_BT)
+        for block in model.blocks:
+            block.attention.sink_H.fill_(-1e4)
+        plain.load_state_dict(model.state_dict(), strict=False)
+        torch.testing.assert_close(model(x_BT), plain(x_BT), rtol=1e-4, atol=1e-5)
+        # Stick-breaking drops what no key takes, whether a sink takes it or not.
+        assert torch.allclose(whole_BTV, plain(x_BT), atol=1e-3) == (encoding == "stick-breaking")
+        monkeypatch.setattr(attention, "QUERIES_PER_CHUNK", 5)
+        torch.testing.assert_close(model(x_BT), plain(x_BT), rtol=1e-4, atol=1e-5)
+
+
 def test_no_temperature_scales_a_sink() -> None:
     """Those of extensions, and SSMax, multiply scores: at 0, the sink's weight is e^s against 1 for each key."""
     q, v = torch.randn(2, 1, 2, T, 6).unbind()

@@ -296,6 +296,17 @@ def test_a_whole_batch_is_asked(tmp_path: Path, word_store: Store) -> None:
         train(config, word_store, tmp_path / "run", user_encoding=file)
 
 
+def test_what_begins_within_the_training_is_asked_at_every_place(tmp_path: Path, word_store: Store) -> None:
+    body = """
+        on = False
+        def begin_step(self, done): self.on = done > 0.3
+        def embed(self, x, p): return torch.where((self.on & (p == 200))[:, None], x.roll(-1, 1), x)
+        """
+    config, file = resolve(request_for(written(tmp_path, body), seq_len=256), word_store)
+    with pytest.raises(xt.UserError, match=r"mine\.py: embed lets token 200 see"):
+        train(config, word_store, tmp_path / "run", user_encoding=file)
+
+
 @pytest.mark.parametrize("count", ["self.steps += 1", "self.steps = self.steps + int(self.training)"])
 def test_what_sees_later_tokens_after_some_steps_alone_has_no_final_weights(
     tmp_path: Path, word_store: Store, count: str
