@@ -129,7 +129,7 @@ def test_stand_ins() -> None:
         ("first=-1", "critical-band: first must be at least 0, not -1"),
         ("first=1,width=-1", "critical-band: width must be at least 0, not -1"),
         ("factor=0", "critical-band: factor must be a positive number, not 0"),
-        ("width=3", "critical-band: a width needs `first`"),
+        ("width=3", "critical-band: a width needs first="),
     ],
 )
 def test_what_is_refused(text: str, message: str) -> None:

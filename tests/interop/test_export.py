@@ -41,7 +41,7 @@ CASES: dict[str, tuple[str, str | None, dict[str, Any], str, bool]] = {
             None,
             {},
             {"rope": LLAMA, "none": SMOLLM, "rnope": SMOLLM}.get(name, OWN),
-            name not in ("random", "rfs"),
+            name not in ("random", "rfs", "retention", "kda", "hype", "pattern"),
         )
         for name in encodings.names()
     },

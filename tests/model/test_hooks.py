@@ -266,7 +266,7 @@ class TestAnswers:
         refused(body, f"mine.py: {message}")
 
     @pytest.mark.parametrize(
-        ("hook", "value"), [("weights", "nn.Parameter(torch.ones(2))"), ("mix", "nn.Linear(2, 2)"), ("bias", "0.5")]
+        ("hook", "value"), [("weights", "torch.ones(2)"), ("mix", "nn.Linear(2, 2)"), ("bias", "0.5")]
     )
     def test_an_attribute_may_not_have_the_name_of_a_hook(self, refused, hook: str, value: str) -> None:
         body = f"def __init__(self, dims):\n    super().__init__(dims)\n    self.{hook} = {value}"

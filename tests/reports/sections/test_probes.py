@@ -52,7 +52,7 @@ def test_margins_are_means_over_depths_and_seeds_beside_the_controls() -> None:
 def test_the_section_shows_margins_and_choices_and_what_they_are() -> None:
     part = Probes.part(SimpleNamespace(probes=probes._numbers(pd.DataFrame(ROWS))), "needle")
     said = " ".join(markdown(part.blocks).split())
-    assert said.count("| Model | Accuracy (ev=1) | Accuracy (ev=4) | Seeds |") == 1
+    assert said.count("| Model | Accuracy (ev=1) | Accuracy (ev=4) | Seeds |") == 2  # the second is of the worst seed
     assert "| Model | Margin (ev=1) | Margin (ev=4) | Seeds | |---|---|---|---| | A | 2.000 | -2.000 | 2 |" in said
     assert "| Model | Choice (ev=1) | Choice (ev=4) | Seeds | |---|---|---|---| | A | 0.500 | 0.500 | 2 |" in said
     assert "chance is at most 0.25. The standard error of one cell by depth is at most 0.12 nats" in said
