@@ -332,7 +332,7 @@ class TestInProcess:
             "wall",
             "same-names",
             "differential",
-            "all-settings-and-canon",
+            "canon",
         ],
     )
     def test_in_few_bits_positions_stay_in_float32(self, exported: Path, name: str) -> None:
