@@ -23,7 +23,7 @@ from extrapolate.statistics.comparable import (
     told_apart,
 )
 from extrapolate.statistics.comparison import Comparison
-from extrapolate.statistics.documents import as_frame, of_documents
+from extrapolate.statistics.documents import as_frame, check_sums, of_documents
 from extrapolate.statistics.intervals import FEWEST
 from extrapolate.statistics.seeds import in_words, of_seeds, seeds_of, shared
 from extrapolate.statistics.sums import settings
@@ -230,7 +230,10 @@ def _compared(
     """By place, the difference with its interval, where both have the documents of all their runs; Holm-corrected."""
     seeds = {pair.place: pair.seeds for pair in pairs}
     now = of_documents(pd.concat([pair.now for pair in pairs]), documents)
-    before = of_documents(pd.concat([pair.before for pair in pairs]), documents_before)
+    rows_before = pd.concat([pair.before for pair in pairs])
+    before = of_documents(rows_before, documents_before)
+    if len(before):
+        check_sums(rows_before, before)
     if now.empty or before.empty:
         return {}
     both = pd.concat([now, before.assign(model=before["model"].astype(str) + BEFORE)])

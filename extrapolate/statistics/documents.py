@@ -31,6 +31,7 @@ def document_rows(rows: pd.DataFrame, documents: pd.DataFrame) -> pd.DataFrame:
     Raises UserError if a protocol has losses and no documents, or documents do not add up to a row's loss.
     """
     found = of_documents(rows, documents)
+    check_sums(rows, found)
     lacking = set(rows.loc[rows["loss"].notna(), "protocol"]) - set(found["protocol"].unique())
     if lacking:
         raise UserError(
@@ -40,7 +41,7 @@ def document_rows(rows: pd.DataFrame, documents: pd.DataFrame) -> pd.DataFrame:
     return found
 
 
-def _check_sums(rows: pd.DataFrame, found: pd.DataFrame) -> None:
+def check_sums(rows: pd.DataFrame, found: pd.DataFrame) -> None:
     """Raises UserError if the two tables of a run contradict each other: one was changed after the evaluation."""
     group, keys = numbered(found, _KEYS)
     summed = pd.DataFrame({"total": found["loss"] * found["n_targets"], "targets": found["n_targets"]}).groupby(group)
@@ -61,8 +62,7 @@ def _check_sums(rows: pd.DataFrame, found: pd.DataFrame) -> None:
 def of_documents(rows: pd.DataFrame, documents: pd.DataFrame) -> pd.DataFrame:
     """As `document_rows`, where some rows, or all, may have no documents.
 
-    Raises UserError if documents do not add up to a row's loss. A row of losses has thousands of documents' rows: they
-    are numbered by group, and texts are compared once a group.
+    A row of losses has thousands of documents' rows: they are numbered by group, and texts are compared once a group.
     """
     if documents.empty:
         return pd.DataFrame(columns=[*_KEYS, *_TOLD])
@@ -72,9 +72,7 @@ def of_documents(rows: pd.DataFrame, documents: pd.DataFrame) -> pd.DataFrame:
     kept = group.isin(told.index) & documents["loss"].notna()
     at = told.index.get_indexer(pd.Index(group[kept]))
     own = documents if kept.all() else documents[kept]  # millions of rows are not copied without need
-    found = own.drop(columns=_TOLD, errors="ignore").assign(**{name: told[name].array.take(at) for name in _TOLD})
-    _check_sums(rows, found)
-    return found
+    return own.drop(columns=_TOLD, errors="ignore").assign(**{name: told[name].array.take(at) for name in _TOLD})
 
 
 def numbered(documents: pd.DataFrame, by: list[str]) -> tuple["pd.Series[int]", pd.DataFrame]:
