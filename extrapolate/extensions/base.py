@@ -92,7 +92,7 @@ class Searched(Extension):
 
     @abstractmethod
     def search(self, count: int, loss: Callable[[Self], float]) -> Self:
-        """This extension with the constants of the lowest loss, for an encoding with so many frequencies."""
+        """This extension with the constants that give the lowest loss, for an encoding with `count` frequencies."""
 
     @abstractmethod
     def most_tries(self, count: int) -> int:

@@ -33,6 +33,19 @@ class Mine(Encoding):
             return x
         return x - self.kept.setdefault(x.shape[1], x.mean(dim=0, keepdim=True))
 """
+EXTENDED = """
+from extrapolate.encodings.base import Encoding
+
+class Mine(Encoding):
+    display = "Mine"
+    leaks = False
+
+    def embed(self, x, p):
+        return x + x.roll(-1, dims=1) if self.leaks else x
+
+    def extended(self, plan):
+        return super().extended(plan).copy_with(leaks=plan.position_scale != 1.0)
+"""
 SIZES = {"width": 32, "layers": 2, "heads": 2, "kv_heads": 2, "head_dim": 16, "ff_width": 48}
 BUDGET = {"seq_len": 16, "tokens": 512, "batch_tokens": 256, "precision": "fp32"}
 
@@ -104,3 +117,17 @@ def test_every_place_of_windows_beyond_the_training_length_is_asked(
     run = train(config, word_store, tmp_path / "run", user_encoding=file)
     with pytest.raises(xt.UserError, match=rf"run: embed lets token {place} .* at 160 tokens"):
         xt.evaluate(run, data=word_store, factors=(10,), max_targets=256)
+
+
+def test_an_extension_that_opens_the_future_is_not_trained_with(tmp_path: Path, word_store: Store) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(EXTENDED)
+    own = xt.train(f"{file}:Mine", data=word_store, seq_len=16, tokens=512, batch_tokens=256, out=tmp_path / "own")
+    with pytest.raises(xt.UserError, match=r"embed lets token [0-9]+ see tokens that come after it, at 32 tokens"):
+        xt.train(start=own, extend="pi", seq_len=32, tokens=512, batch_tokens=256, out=tmp_path / "tuned")
+    rows = xt.evaluate(own, data=word_store, factors=(1, 2), max_targets=64)
+    assert rows["loss"].notna().all()
+    before = (own.path / "evals.parquet").read_bytes()
+    with pytest.raises(xt.UserError, match=r"own: embed lets token .* at 32 tokens with pi:"):
+        xt.evaluate(own, data=word_store, factors=(1, 2), max_targets=64, extend=["log-n", "pi"])
+    assert (own.path / "evals.parquet").read_bytes() == before

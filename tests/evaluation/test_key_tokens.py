@@ -205,7 +205,7 @@ def construction(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 def remembers(tokens: int, store: Store, name: str) -> ForeignRun:
-    """A model that knows what was announced within the last so many inputs, and of other tokens nothing."""
+    """A model that knows what was announced within its last inputs, and nothing about other tokens."""
     said = math.log(RIGHT / (1 - RIGHT) * STATES)  # <eos> is a token too
 
     def logits(tokens_BT: torch.Tensor) -> torch.Tensor:

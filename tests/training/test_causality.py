@@ -387,28 +387,6 @@ def test_an_encoding_that_cannot_be_copied_is_refused_with_what_to_do(tmp_path: 
         check_causality(config, own, None)
 
 
-def test_an_extension_that_opens_the_future_is_not_trained_with(tmp_path: Path, word_store: Store) -> None:
-    file = written(tmp_path, EXTENDED)
-    own = xt.train(f"{file}:Mine", data=word_store, seq_len=16, tokens=512, batch_tokens=256, out=tmp_path / "own")
-    with pytest.raises(xt.UserError, match=r"embed lets token [0-9]+ see tokens that come after it, at 32 tokens"):
-        xt.train(start=own, extend="pi", seq_len=32, tokens=512, batch_tokens=256, out=tmp_path / "tuned")
-    rows = xt.evaluate(own, data=word_store, factors=(1, 2), max_targets=64)
-    assert rows["loss"].notna().all()
-    before = (own.path / "evals.parquet").read_bytes()
-    with pytest.raises(xt.UserError, match=r"own: embed lets token .* at 32 tokens with pi:"):
-        xt.evaluate(own, data=word_store, factors=(1, 2), max_targets=64, extend=["log-n", "pi"])
-    assert (own.path / "evals.parquet").read_bytes() == before
-
-
-EXTENDED = """
-    leaks = False
-    def embed(self, x, pos_T):
-        return x + x.roll(-1, dims=1) if self.leaks else x
-    def extended(self, plan):
-        return super().extended(plan).copy_with(leaks=plan.position_scale != 1.0)
-    """
-
-
 @pytest.mark.parametrize("name", [name for name in RIGHT if "FFT" in name or "sum" in name])
 def test_rounding_is_no_leak_in_an_evaluation(tmp_path: Path, word_store: Store, name: str) -> None:
     config, file = resolve(request_for(written(tmp_path, RIGHT[name])), word_store)
