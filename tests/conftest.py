@@ -15,6 +15,7 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -363,12 +364,14 @@ def _quiet_machine() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The developer's own terminal settings and defaults must not decide a test."""
+def _plain_environment() -> Iterator[None]:
+    """Neither the developer's own settings nor what an earlier test left in the environment may decide a test."""
     terminal = ("COLUMNS", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
     defaults = (f"EXTRAPOLATE_{name}" for name in ("DATA", "DEVICE", "JOBS", "TRACKER"))
-    for name in (*terminal, *defaults):
-        monkeypatch.delenv(name, raising=False)
+    with mock.patch.dict(os.environ):
+        for name in (*terminal, *defaults, "PYTHONSAFEPATH"):
+            os.environ.pop(name, None)
+        yield
 
 
 _HOLD = (
