@@ -66,7 +66,7 @@ def _recipe(text: str) -> Recipe:
     recipe = recipes.parse(text)
     if recipe.to_fit is not None:
         part = recipe.to_fit
-        raise UserError(f"{part.display} has a constant that is fitted to text: give it, {text}:{part.example}")
+        raise UserError(f"{text} has a constant that is fitted to text: give it, such as {part.example}")
     return recipe
 
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 
 from extrapolate.data.store import Split
+from extrapolate.encodings.base import Encoding
 from extrapolate.encodings.plan import Plan
 from extrapolate.evaluation.validation import validation_loss, validation_windows
 from extrapolate.extensions.base import Searched
@@ -45,7 +46,7 @@ def fitted(
         return validation_loss(model, split, windows, plan_of(candidate), precision, progress=advance)
 
     if isinstance(part := recipe.to_fit, Searched):
-        found = searched(recipe, part, _frequencies(model), loss_of)
+        found = searched(recipe, part, model.encoding, seq_len, length, loss_of)
         progress(inputs_of_fit(recipe, model, split, length) - seen)  # what the search could do without
         return found
 
@@ -56,13 +57,15 @@ def fitted(
     return recipe.fitted(round(lowest(loss, low, HIGH, STEPS), 3))
 
 
-def searched(recipe: Recipe, part: Searched, count: int, loss: Callable[[Recipe], float]) -> Recipe:
-    """The recipe whose part has the constants of the lowest loss; `count` is the number of frequencies."""
+def searched(
+    recipe: Recipe, part: Searched, encoding: Encoding, seq_len: int, length: int, loss: Callable[[Recipe], float]
+) -> Recipe:
+    """The recipe whose part has the constants of the lowest loss."""
 
     def with_part(candidate: Searched) -> Recipe:
         return recipe.with_part(candidate.with_layers(part.for_layers))
 
-    return with_part(part.search(count, lambda candidate: loss(with_part(candidate))))
+    return with_part(part.found(encoding, seq_len, length, lambda candidate: loss(with_part(candidate))))
 
 
 def inputs_of_fit(recipe: Recipe, model: LanguageModel, split: Split, length: int) -> int:

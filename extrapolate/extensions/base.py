@@ -88,15 +88,15 @@ class Searched(Extension):
 
     @abstractmethod
     def fitted(self, value: float) -> Self:
-        """A stand-in before any search: one that changes nothing for 0, one that stands for what is found otherwise."""
+        """Without a search: what applies up to the training length for 0, a stand-in for what is found otherwise."""
 
     @abstractmethod
-    def search(self, count: int, loss: Callable[[Self], float]) -> Self:
-        """This extension with the constants that give the lowest loss, for an encoding with `count` frequencies."""
+    def found(self, encoding: "Encoding", seq_len: int, length: int, loss: Callable[[Self], float]) -> Self:
+        """This extension with the constants that give the lowest loss in windows of `length` tokens."""
 
     @abstractmethod
     def most_tries(self, count: int) -> int:
-        """How often `search` calls the loss, at most."""
+        """How often `found` calls the loss, at most, for an encoding with `count` frequencies."""
 
 
 def _short(value: Any) -> str:

@@ -54,7 +54,10 @@ class CriticalBand(Searched):
     def _band(self, first: int, width: int | None) -> Self:
         return type(self)(first=first, width=width, factor=self.factor)
 
-    def search(self, count: int, loss: Callable[[Self], float]) -> Self:
+    def found(self, encoding: "Encoding", seq_len: int, length: int, loss: Callable[[Self], float]) -> Self:
+        spectrum = encoding.spectrum()
+        assert spectrum is not None, "it accepts other frequencies"
+        count = spectrum.count
         losses = {first: loss(self._band(first, count - first)) for first in range(count + 1)}
         first = min(losses, key=lambda k: losses[k])
         of_width = {count - first: losses[first]}  # ends at the last pair, as it was tried

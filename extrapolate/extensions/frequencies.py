@@ -221,45 +221,6 @@ class MrRoPE(Frequencies):
         return yarns_scale(resolved_factor(self.factor, seq_len, length))
 
 
-@register("longrope")
-class LongRoPE(Frequencies):
-    """Divides each frequency by its own factor, from a list, and makes attention slightly sharper.
-
-    w_m becomes w_m / lambda_m, and scores are multiplied by A^2 = 1 + ln s / ln L. Windows of at most L tokens use the
-    short list, and the sharper scores only if a factor is given. The paper searches for its lists; if none is given,
-    the long one is derived as ntk-by-parts' w / w'. The paper's rule that the first few positions are not scaled is
-    left out, as in public code.
-
-    Arguments: factor, s (default: N/L, at least 1); long and short, lists of numbers, one per pair, in parentheses:
-    long=(1,1.5,4,8) (default: derived, and ones).
-    Source: Ding et al., arXiv 2402.13753.
-    """
-
-    display = "LongRoPE"
-    source = "arXiv 2402.13753"
-
-    def __init__(self, *, factor: float | None = None, long: str | None = None, short: str | None = None) -> None:
-        check_factor("longrope", factor)
-        self.factor = factor
-        self.long = long
-        self.short = short
-        self._long, self._short = _numbers("long", long), _numbers("short", short)
-
-    def scaled(self, spectrum: Spectrum, seq_len: int, length: int) -> list[float]:
-        given = self._long if length > seq_len else self._short
-        if given is None:
-            s = resolved_factor(self.factor, seq_len, length)
-            return (
-                NTKByParts(factor=s).scaled(spectrum, seq_len, length) if length > seq_len else [1.0] * spectrum.count
-            )
-        if len(given) != spectrum.count:
-            raise UserError(f"longrope: a list has {len(given)} numbers, and the encoding {spectrum.count} pairs")
-        return [1 / number for number in given]
-
-    def logit_scale(self, seq_len: int, length: int) -> float:
-        return 1.0 + math.log(max(1.0, resolved_factor(self.factor, seq_len, length))) / math.log(seq_len)
-
-
 @register("llama3")
 class Llama3(Frequencies):
     """Llama 3.1's blend: interpolates slow pairs, leaves fast ones alone, and blends linearly in the turns in between.
@@ -313,15 +274,3 @@ class Truncation(Frequencies):
 def clip(share: float) -> float:
     """The nearest number in 0..1."""
     return min(1.0, max(0.0, share))
-
-
-def _numbers(name: str, text: str | None) -> list[float] | None:
-    if text is None:
-        return None
-    try:
-        numbers = [float(part) for part in text.split(",")]
-    except ValueError:
-        numbers = []
-    if not numbers or not all(math.isfinite(number) and number > 0 for number in numbers):
-        raise UserError(f"longrope: {name}={text} is not a list of positive numbers: {name}=(1,1.5,4,8)")
-    return numbers

@@ -15,7 +15,8 @@ from extrapolate.encodings.plan import PLAIN
 from extrapolate.encodings.rnope import RNoPE
 from extrapolate.encodings.rope import RoPE
 from extrapolate.extensions.base import Extension
-from extrapolate.extensions.frequencies import NTK, Llama3, LongRoPE, NTKByParts, YaRN
+from extrapolate.extensions.frequencies import NTK, Llama3, NTKByParts, YaRN
+from extrapolate.extensions.longrope import LongRoPE
 from extrapolate.extensions.positions import PositionInterpolation
 from extrapolate.extensions.windows import Window
 from extrapolate.model.config import ModelConfig

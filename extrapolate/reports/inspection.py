@@ -22,6 +22,9 @@ SUMMARY = (
     ("the same, spread evenly", "attention", "uniform_beyond", False),
     ("Attention on the first token", "attention", "first", False),
     ("the same, spread evenly", "attention", "uniform_first", False),
+    ("Attention on the first four tokens", "sinks", "first_four", False),
+    ("Largest score of a query", "sinks", "largest_score", False),
+    ("Stable rank of the keys", "sinks", "key_rank", False),
     ("Entropy of attention, nats", "attention", "entropy", False),
     ("the same, spread evenly", "attention", "uniform_entropy", False),
 )

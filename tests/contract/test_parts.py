@@ -49,6 +49,7 @@ def written(folder: Path, body: str) -> str:
         f"{EXAMPLES / 'my_turn.py'}:Turning",
         f"{EXAMPLES / 'my_weights.py'}:Sigmoid",
         f"{EXAMPLES / 'my_state.py'}:Fading",
+        f"{EXAMPLES / 'my_schedule.py'}:Rising",
     ],
 )
 def test_what_is_right_passes_every_part(name: str) -> None:

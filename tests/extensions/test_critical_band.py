@@ -72,7 +72,7 @@ def test_the_search_finds_a_band_and_tries_as_often_as_it_says(first: int, width
         band = set(range(candidate.first, candidate.first + candidate.width))
         return 2 * len(band - wanted) + 20 * len(wanted - band)
 
-    found = CriticalBand(factor=4.0).search(M, loss)
+    found = CriticalBand(factor=4.0).found(ENCODING, L, 64, loss)
     assert not found.unfitted()
     assert set(range(found.first, found.first + found.width)) == wanted
     assert tried[: M + 1] == [(k, M - k) for k in range(M + 1)]
@@ -82,7 +82,7 @@ def test_the_search_finds_a_band_and_tries_as_often_as_it_says(first: int, width
 
 
 def test_of_equally_good_bands_the_first_is_kept() -> None:
-    found = CriticalBand().search(M, lambda candidate: 1.0)
+    found = CriticalBand().found(ENCODING, L, 64, lambda candidate: 1.0)
     assert (found.first, found.width) == (0, M)
 
 

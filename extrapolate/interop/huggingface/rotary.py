@@ -6,7 +6,7 @@ from typing import Any
 
 from extrapolate import specs
 from extrapolate.extensions import recipe as recipes
-from extrapolate.extensions.frequencies import LongRoPE
+from extrapolate.extensions.longrope import LongRoPE
 from extrapolate.interop.huggingface.config import (
     ARCHITECTURES,
     GEMMA2,
