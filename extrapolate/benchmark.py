@@ -7,7 +7,8 @@ pass, gradient clipping and AdamW, on one micro-batch of random tokens.
 import contextlib
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
 import torch
@@ -31,6 +32,12 @@ WARM_UP_STEPS = 2  # the first of them compiles
 LEAST_ROUNDS = 3
 MOST_TAKEN = 0.05  # the share of a measurement's time that other programs may take
 FACTORS = (1, 16)  # at which encodings are evaluated
+TRAINING = "eager"  # the mode in which encodings are trained
+
+
+def evaluation(factor: int) -> str:
+    """The mode in which encodings are evaluated."""
+    return f"{factor}x fp32"
 
 
 @dataclass(frozen=True)
@@ -66,16 +73,19 @@ class Speed:
 
 
 @dataclass(frozen=True)
-class EncodingSpeed:
-    """Tokens per second: of training steps, and of evaluation by factor (None beyond the encoding's last position).
+class BesideRoPE:
+    """An encoding's speed in one mode, and RoPE's in the same rounds.
 
-    The peaks are MiB above what the process held before: evaluating at the largest factor, and with training too.
+    The peak is in MiB above what the process held before: evaluating at the largest factor, and with training too.
     """
 
-    training: float
-    evaluation: dict[int, float | None]
-    evaluation_mib: float
-    training_mib: float
+    own: Speed
+    rope: Speed
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times as fast as RoPE; None if other programs took too much of the time."""
+        return self.own.times_as_fast_as(self.rope)
 
 
 def bench_config(preset: str, seq_len: int | None, encoding: str = "rope") -> TrainedConfig:
@@ -195,20 +205,26 @@ def measure_training(
     They take turns, step by step: what slows the machine for a while slows all of them.
     """
     with contextlib.ExitStack() as stack:
-        workers = {variant: stack.enter_context(children.worker()) for variant in group}
-        prepared = [worker.submit(_prepare, config, variant, steps) for variant, worker in workers.items()]
+        workers = [stack.enter_context(children.worker()) for _ in group]
+        prepared = [
+            worker.submit(_prepare, config, variant, steps) for variant, worker in zip(group, workers, strict=True)
+        ]
         for each in prepared:
             each.result()
-        rounds: list[list[float]] = []
-        began = time.perf_counter()
-        while len(rounds) < LEAST_ROUNDS or time.perf_counter() - began < seconds * len(workers):
-            rounds.append([worker.submit(_timed_step, variant).result() for variant, worker in workers.items()])
-        costs = {variant: worker.submit(_cost, variant).result() for variant, worker in workers.items()}
+        turns = list(zip(workers, group, strict=True))
+        times = _in_turns(turns, seconds)
+        costs = [worker.submit(_cost, variant).result() for worker, variant in turns]
     tokens = config.training.micro_batch_size * config.training.seq_len
-    return {
-        variant: Speed([times[place] for times in rounds], tokens, *costs[variant])
-        for place, variant in enumerate(group)
-    }
+    return {variant: Speed(times[at], tokens, *costs[at]) for at, variant in enumerate(group)}
+
+
+def _in_turns(turns: Sequence[tuple[Executor, Hashable]], seconds: float) -> list[list[float]]:
+    """The seconds of the steps of each, by worker and name, for about `seconds` each; a round has a step of each."""
+    rounds: list[list[float]] = []
+    began = time.perf_counter()
+    while len(rounds) < LEAST_ROUNDS or time.perf_counter() - began < seconds * len(turns):
+        rounds.append([worker.submit(_timed_step, name).result() for worker, name in turns])
+    return [list(times) for times in zip(*rounds, strict=True)]
 
 
 @dataclass
@@ -219,7 +235,7 @@ class _Prepared:
     load: CpuTime | None = field(default_factory=lambda: CpuTime(0.0, 0.0, 0.0))
 
 
-_prepared: dict[Variant, _Prepared] = {}
+_prepared: dict[Hashable, _Prepared] = {}
 
 
 def _prepare(config: TrainedConfig, variant: Variant, steps: Mapping[str, StepMaker]) -> None:
@@ -233,8 +249,8 @@ def _prepare(config: TrainedConfig, variant: Variant, steps: Mapping[str, StepMa
     _prepared[variant] = _Prepared(step)
 
 
-def _timed_step(variant: Variant) -> float:
-    prepared = _prepared[variant]
+def _timed_step(name: Hashable) -> float:
+    prepared = _prepared[name]
     before, start = CpuTime.now(), time.perf_counter()
     prepared.step()
     seconds, after = time.perf_counter() - start, CpuTime.now()
@@ -245,65 +261,76 @@ def _timed_step(variant: Variant) -> float:
     return seconds
 
 
-def _cost(variant: Variant) -> tuple[float, float | None]:
-    """The worker's peak memory, MiB, and the share of its time that others took."""
-    load = _prepared[variant].load
+def _cost(name: Hashable) -> tuple[float, float | None]:
+    """The worker's peak memory, MiB, and the share of the time since it was last asked that others took."""
+    load, _prepared[name].load = _prepared[name].load, CpuTime(0.0, 0.0, 0.0)
     return lifetime_peak_mib(), None if load is None else load.taken
 
 
 def measure_encodings(
     names: list[str], preset: str, seq_len: int | None, seconds: float
-) -> Iterator[tuple[str, EncodingSpeed]]:
-    """Measures each encoding, a spec, in its own process, each quantity for about `seconds`.
+) -> Iterator[tuple[str, dict[str, BesideRoPE]]]:
+    """Measures each encoding, a spec, in its own process, and RoPE in another: each mode for about `seconds`.
 
-    Training is eager, in the precision that `train` would choose; evaluation is fp32.
+    The two take turns, step by step. Modes are TRAINING, eager and in the precision that `train` would choose, and
+    evaluation in fp32 at each of FACTORS, but for a length that the encoding does not reach.
     Raises UserError on an unknown spec.
     """
     made = [(name, bench_config(preset, seq_len, name)) for name in names]
     for _, config in made:
         _model(config)
-    for name, config in made:
-        with children.worker() as worker:
-            yield name, worker.submit(_encoding_speed, config, seconds).result()
+    with children.worker() as rope:
+        ropes = rope.submit(_prepare_modes, bench_config(preset, seq_len), "rope").result()
+        for name, config in made:
+            with children.worker() as own:
+                found = own.submit(_prepare_modes, config, "own").result()
+                yield name, {mode: _beside(mode, own, rope, found[mode], ropes[mode], seconds) for mode in found}
 
 
-def _encoding_speed(config: TrainedConfig, seconds: float) -> EncodingSpeed:
+def _beside(
+    mode: str, own: Executor, rope: Executor, owns: tuple[int, float], ropes: tuple[int, float], seconds: float
+) -> BesideRoPE:
+    """owns, ropes: the tokens of a step, and peak memory in MiB."""
+    turns = [(own, ("own", mode)), (rope, ("rope", mode))]
+    times = _in_turns(turns, seconds)
+    taken = [worker.submit(_cost, name).result()[1] for worker, name in turns]
+    return BesideRoPE(Speed(times[0], *owns, taken[0]), Speed(times[1], *ropes, taken[1]))
+
+
+def _prepare_modes(config: TrainedConfig, who: str) -> dict[str, tuple[int, float]]:
+    """The tokens of a step in each mode, and the peak memory above that of the bare model, MiB."""
     keep_freed_memory()
     model = _model(config)
-    before = lifetime_peak_mib()
-    evaluation = {factor: _evaluation_rate(model, config, factor, seconds) for factor in FACTORS}
-    evaluated = lifetime_peak_mib()
-    precision = "bf16" if fast_bf16() else "fp32"
-    step = step_of(config, model, optimizer_of(model, config.training), model.loss, precision)
-    tokens = config.training.micro_batch_size * config.training.seq_len
-    training = tokens / _median_seconds(step, seconds)
-    return EncodingSpeed(training, evaluation, evaluated - before, lifetime_peak_mib() - before)
+    before, found = lifetime_peak_mib(), {}
+
+    def prepare(mode: str, step: Step, tokens: int) -> None:
+        for _ in range(WARM_UP_STEPS):
+            step()
+        _prepared[who, mode] = _Prepared(step)
+        found[mode] = tokens, lifetime_peak_mib() - before
+
+    for factor in FACTORS:
+        length = factor * config.training.seq_len
+        if model.encoding.max_length is None or length <= model.encoding.max_length:
+            windows = max(1, BATCH_TOKENS // length)
+            prepare(evaluation(factor), _forward(model, _random_tokens(config, windows, length)), windows * length)
+    step = step_of(config, model, optimizer_of(model, config.training), model.loss, "bf16" if fast_bf16() else "fp32")
+
+    def train() -> None:
+        model.train()
+        step()
+
+    prepare(TRAINING, train, config.training.micro_batch_size * config.training.seq_len)
+    return found
 
 
-def _evaluation_rate(model: Model, config: TrainedConfig, factor: int, seconds: float) -> float | None:
-    length = factor * config.training.seq_len
-    if model.encoding.max_length is not None and length > model.encoding.max_length:
-        return None
-    windows = max(1, BATCH_TOKENS // length)
-    tokens = _random_tokens(config, windows, length)
-    model.eval()
-
+def _forward(model: Model, tokens: Tensor) -> Step:
     @torch.inference_mode()
     def forward() -> None:
+        model.eval()
         model.loss(tokens[:, :-1], tokens[:, 1:])
 
-    return windows * length / _median_seconds(forward, seconds)
-
-
-def _median_seconds(call: Step, seconds: float) -> float:
-    call()  # warms caches and the allocator up
-    times: list[float] = []
-    began = time.perf_counter()
-    while len(times) < LEAST_ROUNDS or time.perf_counter() - began < seconds:
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
+    return forward
 
 
 def _model(config: TrainedConfig) -> Model:

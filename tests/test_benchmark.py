@@ -3,8 +3,9 @@
 import pytest
 
 from extrapolate import benchmark
-from extrapolate.benchmark import EncodingSpeed, Speed, Variant
+from extrapolate.benchmark import BesideRoPE, Speed, Variant
 from extrapolate.cli import bench as shown
+from extrapolate.errors import UserError
 
 TINY = ["--seq-len", "8", "--no-compile", "--seconds", "0.1"]
 FLOOR = Variant("floor", "fp32")
@@ -28,6 +29,19 @@ def test_variants_take_turns_and_have_as_many_steps(small_bench) -> None:
     assert all(speed.taken is None or 0 <= speed.taken <= 1 for speed in speeds.values())
 
 
+@pytest.mark.usefixtures("quick_measurements")
+def test_encodings_take_turns_with_rope_in_every_mode_that_they_reach(monkeypatch) -> None:
+    monkeypatch.setattr(benchmark, "BATCH_TOKENS", 64)
+    found = dict(benchmark.measure_encodings(["rope", "learned"], "tiny", 4, 0.01))
+    assert [*found["rope"]] == ["1x fp32", "16x fp32", "eager"]
+    assert [*found["learned"]] == ["1x fp32", "eager"]
+    for beside in (beside for modes in found.values() for beside in modes.values()):
+        assert len(beside.own.seconds) == len(beside.rope.seconds) >= benchmark.LEAST_ROUNDS
+        assert beside.own.tokens == beside.rope.tokens
+    with pytest.raises(UserError, match="unknown encoding 'rop'"):
+        next(benchmark.measure_encodings(["rope", "rop"], "tiny", 4, 0.01))
+
+
 def test_a_ratio_is_of_the_same_rounds() -> None:
     """The machine was ten times as slow in one round: that changes the median step, and no ratio."""
     ours, theirs = Speed([1.0, 10.0, 1.0], 100, 0.0, None), Speed([2.0, 20.0, 2.0], 100, 0.0, None)
@@ -49,12 +63,16 @@ def test_json_has_the_ratio_to_the_floor_or_to_rope() -> None:
     ours = Variant("extrapolate", "bf16", compiled=True, dropout=True)
     found = shown.json_of_training("tiny", ours, Speed([1.0], 10, 1.0, 0.0), Speed([0.5], 10, 1.0, 0.0))
     assert (found["mode"], found["tokens_per_s"], found["of_floor"]) == ("bf16 compiled dropout", 10, 0.5)
-    rope = EncodingSpeed(100.0, {1: 300.0, 16: 200.0}, 50.0, 80.0)
-    learned = EncodingSpeed(150.0, {1: 330.0, 16: None}, 50.0, 80.0)
-    rows = {row["mode"]: row for row in shown.json_of_encoding("tiny", "learned", learned, rope)}
-    assert rows.keys() == {"eager", "1x fp32"}  # it does not reach 16x
-    assert rows["eager"]["of_rope"] == 1.5
-    assert rows["1x fp32"]["of_rope"] == pytest.approx(1.1)
+    rope = Speed([1.0, 10.0, 1.0], 100, 70.0, 0.0)
+    learned = {
+        "1x fp32": BesideRoPE(Speed([0.5, 5.0, 0.5], 100, 50.0, 0.0), rope),  # it does not reach 16x
+        "eager": BesideRoPE(Speed([2.0, 20.0, 2.0], 100, 80.0, 0.3), rope),
+    }
+    evaluated, trained = shown.json_of_encoding("tiny", "learned", learned)
+    assert (evaluated["what"], evaluated["mode"], evaluated["of_rope"]) == ("evaluation tiny", "1x fp32", 2.0)
+    assert (evaluated["tokens_per_s"], evaluated["peak_mib"], evaluated["disturbed"]) == (200, 50.0, False)
+    assert (trained["what"], trained["mode"], trained["of_rope"]) == ("training tiny", "eager", None)
+    assert trained["disturbed"], "others took too much of the time"
 
 
 @pytest.mark.usefixtures("quick_measurements")

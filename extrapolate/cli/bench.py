@@ -9,7 +9,7 @@ from extrapolate.errors import UserError
 from extrapolate.runs.presets import PRESETS
 
 if TYPE_CHECKING:
-    from extrapolate.benchmark import EncodingSpeed, Speed, Variant
+    from extrapolate.benchmark import BesideRoPE, Speed, Variant
 
 _SECONDS, _SECONDS_ENCODINGS = 10.0, 3.0
 
@@ -118,46 +118,49 @@ def _show_encodings(pe: list[str] | None, preset: str, seq_len: int | None, seco
     from extrapolate.terminal import ProgressBar
 
     names = ["rope", *(name for name in pe or encodings.names() if name != "rope")]
-    speeds: dict[str, EncodingSpeed] = {}
+    speeds: dict[str, dict[str, BesideRoPE]] = {}
     with ProgressBar("encodings") as progress:
         for name, speed in benchmark.measure_encodings(names, preset, seq_len, seconds):
             speeds[name] = speed
             progress.update("measuring", len(speeds), len(names))
     if as_json:
-        print_json(row for name in speeds for row in json_of_encoding(preset, name, speeds[name], speeds["rope"]))
+        print_json(row for name, speed in speeds.items() for row in json_of_encoding(preset, name, speed))
         return
-    rope = speeds["rope"]
 
-    def beside(rate: float | None, ropes: float | None) -> str:
-        return "n/a" if rate is None or ropes is None else f"{rate:,.0f} ({rate / ropes:.2f})"
-
+    training = benchmark.TRAINING
+    longest = benchmark.evaluation(max(benchmark.FACTORS))
     rows = [
         {
             "encoding": name,
-            "training tokens/s": beside(speed.training, rope.training),
+            "training tokens/s": _beside(speed[training]),
             **{
-                f"evaluation tokens/s, {factor}x": beside(speed.evaluation[factor], rope.evaluation[factor])
+                f"evaluation tokens/s, {factor}x": _beside(speed.get(benchmark.evaluation(factor)))
                 for factor in benchmark.FACTORS
             },
-            "evaluation MiB": f"{speed.evaluation_mib:,.0f}",
-            "peak MiB": f"{speed.training_mib:,.0f}",
+            "evaluation MiB": f"{speed[longest].own.peak_mib:,.0f}" if longest in speed else "n/a",
+            "peak MiB": f"{speed[training].own.peak_mib:,.0f}",
         }
-        for name, speed in sorted(speeds.items(), key=lambda item: -item[1].training)
+        for name, speed in sorted(speeds.items(), key=lambda item: -(item[1][training].ratio or 0.0))
     ]
     title = f"{preset}, L {seq_len or 64}, relative to rope in parentheses; {provenance.machine()}"
     print_table(pd.DataFrame(rows), title)
 
 
-def json_of_encoding(preset: str, name: str, speed: "EncodingSpeed", rope: "EncodingSpeed") -> list[dict[str, Any]]:
+def _beside(speed: "BesideRoPE | None") -> str:
+    if speed is None:
+        return "n/a"
+    return f"{speed.own.tokens_per_s:,.0f} ({'n/a' if speed.ratio is None else f'{speed.ratio:.2f}'})"
+
+
+def json_of_encoding(preset: str, name: str, speed: "dict[str, BesideRoPE]") -> list[dict[str, Any]]:
     """What `bench --encodings --json` prints of an encoding: no row for a length that it does not reach."""
-    rates = [(f"training {preset}", "eager", speed.training, rope.training, speed.training_mib)]
-    for factor, rate in speed.evaluation.items():
-        if rate is not None and (ropes := rope.evaluation[factor]) is not None:
-            rates.append((f"evaluation {preset}", f"{factor}x fp32", rate, ropes, speed.evaluation_mib))
+    from extrapolate.benchmark import TRAINING
+
     return [
         {
-            "what": what, "who": name, "mode": mode, "tokens_per_s": rate, "of_floor": None, "of_rope": rate / ropes,
-            "peak_mib": peak, "disturbed": False,
+            "what": f"{'training' if mode == TRAINING else 'evaluation'} {preset}", "who": name, "mode": mode,
+            "tokens_per_s": beside.own.tokens_per_s, "of_floor": None, "of_rope": beside.ratio,
+            "peak_mib": beside.own.peak_mib, "disturbed": beside.ratio is None,
         }
-        for what, mode, rate, ropes, peak in rates
+        for mode, beside in speed.items()
     ]  # fmt: skip

@@ -38,10 +38,9 @@ max_targets = 256
 @pytest.fixture
 def speeds(monkeypatch):
     """Nothing is measured: `learned` does not reach the second length of `bench --encodings`."""
-    found = {
-        "rope": benchmark.EncodingSpeed(100.0, {1: 300.0, 16: 200.0}, 50.0, 80.0),
-        "learned": benchmark.EncodingSpeed(150.0, {1: 330.0, 16: None}, 50.0, 80.0),
-    }
+    beside = benchmark.BesideRoPE(*2 * (benchmark.Speed([1.0], 100, 50.0, 0.0),))
+    modes = ("1x fp32", "16x fp32", "eager")
+    found = {"rope": dict.fromkeys(modes, beside), "learned": dict.fromkeys(("1x fp32", "eager"), beside)}
     monkeypatch.setattr(benchmark, "measure_encodings", lambda *_: iter(found.items()))
     each = {"rope-s0": 1.5}
     monkeypatch.setattr(sweeping, "estimate", lambda ready, jobs, tell: Estimate(jobs, each, each, each))

@@ -18,7 +18,8 @@ WIDE = 400
 @pytest.fixture
 def speeds(monkeypatch):
     """`bench --encodings` without its measurements."""
-    speed = benchmark.EncodingSpeed(42_912.4, dict.fromkeys(benchmark.FACTORS, 12_345.6), 450.0, 1763.0)
+    beside = benchmark.BesideRoPE(*2 * (benchmark.Speed([0.1], 4_291, 1763.0, 0.0),))
+    speed = dict.fromkeys(("1x fp32", "16x fp32", "eager"), beside)
     names = ("rope", "p-rope:p=0.5")
     monkeypatch.setattr(benchmark, "measure_encodings", lambda *_: iter([(name, speed) for name in names]))
 

@@ -30,7 +30,10 @@ class Sinks(OfAttention):
 
     quantities: ClassVar = {
         "first_four": ("share", "The attention on the first four tokens of the window."),
-        "largest_score": ("", "The largest product of a query with a key that it sees, divided by the square root of K."),
+        "largest_score": (
+            "",
+            "The largest product of a query with a key that it sees, divided by the square root of K.",
+        ),
         "key_rank": ("", "The stable rank of the keys that the last query sees."),
     }
     source = "arXiv 2309.17453 for the four tokens, arXiv 2603.18017 for the others; the details are our reading"
