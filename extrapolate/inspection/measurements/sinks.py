@@ -32,7 +32,7 @@ class Sinks(OfAttention):
         "first_four": ("share", "The attention on the first four tokens of the window."),
         "largest_score": (
             "",
-            "The largest product of a query with a key that it sees, divided by the square root of K.",
+            "The largest product of a query and a key that it sees, divided by the root of K.",
         ),
         "key_rank": ("", "The stable rank of the keys that the last query sees."),
     }
