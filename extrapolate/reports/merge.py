@@ -19,7 +19,7 @@ from extrapolate.statistics.comparable import (
     told_apart,
     unequal_training,
 )
-from extrapolate.statistics.documents import belonging
+from extrapolate.statistics.documents import belonging, without_positions
 
 _WHO = ["run", "model", "seed", "training_commit", "training_machine", "commit", "machine", "evaluated_at"]
 
@@ -47,11 +47,12 @@ class Merged:
     warnings: Sequence[str]
 
 
-def merge_rows(paths: Sequence[Path], out: Path, only: Mapping[str, Any]) -> Merged:
+def merge_rows(paths: Sequence[Path], out: Path, only: Mapping[str, Any], *, totals: bool = False) -> Merged:
     """Puts the rows of evaluated runs and of reports, at and below some folders, into the new folder `out`.
 
-    `only` restricts rows: column -> value. Runs of one name with different weights get the names of their folders
-    before their own. Raises UserError if rows cannot be compared, and says whose, or `out` is there already.
+    `only` restricts rows: column -> value. With `totals`, each document's losses are summed over positions. Runs of one
+    name with different weights get the names of their folders before their own. Raises UserError if rows cannot be
+    compared, and says whose, or `out` is there already.
     """
     found = gather(paths, reports=True)
     made = {file: [row for row in found.rows(file) if _is(row, only)] for file in results.KEPT}
@@ -70,7 +71,8 @@ def merge_rows(paths: Sequence[Path], out: Path, only: Mapping[str, Any]) -> Mer
         for file, mine in made.items():
             results.write(folder / file, mine, results.KEPT[file])
         if len(documents):
-            results.write_columns(folder / DOCUMENTS, documents, results.EVAL_DOCUMENTS)
+            kept = without_positions(documents) if totals else documents
+            results.write_columns(folder / DOCUMENTS, kept, results.EVAL_DOCUMENTS)
     as_trained_first = every.sort_values("extension", key=lambda extension: extension != AS_TRAINED, kind="stable")
     who = as_trained_first.drop_duplicates("run")[_WHO].sort_index(ignore_index=True)
     who.insert(1, "source", who["run"].map(sources))

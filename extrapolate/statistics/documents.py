@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow as pa
 
 from extrapolate.errors import UserError
-from extrapolate.statistics.sums import SETTING
+from extrapolate.statistics.sums import SETTING, clusters_of
 
 TOLERANCE = 1e-6  # by which the losses of documents may miss their mean: rounding
 _KEYS = ["run", "extension", "step", "precision", "split", *SETTING]
@@ -88,3 +88,26 @@ def belonging(documents: pa.Table, rows: Iterable[Mapping[str, Any]], key: Seque
     groups = {tuple(values): number for *values, number in keys.itertuples(index=False, name=None)}
     wanted = {tuple(row[name] for name in key) for row in rows}
     return documents.filter(pa.array(group.isin([groups[values] for values in wanted & groups.keys()])))
+
+
+def without_positions(documents: pa.Table) -> pa.Table:
+    """Each document's losses summed over the positions in its windows, which `has_positions` tells from others.
+
+    Stretches stay apart if they are what is resampled.
+    """
+    rows = as_frame(documents)
+    counts = ["n_targets", "n_bytes", "n_key"]
+    weights = {name: "n_key" if name.startswith("key_") else "n_targets" for name in rows if str(name).endswith("loss")}
+    apart = ["document", "block"] if "block" in clusters_of(rows)[1] else ["document"]
+    by = [name for name in [*_KEYS, "model", "length"] if name not in apart] + apart
+    numbers = rows[counts].astype(float)
+    sums = numbers.assign(**{name: rows[name].astype(float) * numbers[weight] for name, weight in weights.items()})
+    total = sums.groupby([rows[name] for name in by], observed=True, dropna=False).sum(min_count=1).reset_index()
+    total = total.assign(**{name: total[name] / total[weight].replace(0, np.nan) for name, weight in weights.items()})
+    total = total.assign(position=0, bucket=total["length"], **({} if "block" in apart else {"block": 0}))
+    return pa.Table.from_pandas(total[list(rows)], preserve_index=False)
+
+
+def has_positions(documents: pd.DataFrame, seq_len: int) -> bool:
+    """Whether the losses are by position in the window: a bucket of positions is never longer than L."""
+    return bool((documents["bucket"] <= seq_len).all())

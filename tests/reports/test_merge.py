@@ -196,3 +196,30 @@ def test_the_commands_of_the_page_run(cli, write_run, tmp_path):
     for line in lines:
         cli(*shlex.split(line)).succeeded()
     assert set(pd.read_parquet(tmp_path / "report-merged/leaderboard.parquet")["seeds"]) == {2}
+
+
+def test_totals_are_fewer_rows_and_change_no_loss_and_no_interval(evaluated, tmp_path):
+    """Of a run that was evaluated by windows: everything but what needs positions is the same."""
+    whole, totals = tmp_path / "whole", tmp_path / "totals"
+    xt.merge(evaluated, whole)
+    xt.merge(evaluated, totals, totals=True)
+    before, after = (pd.read_parquet(folder / "eval_documents.parquet") for folder in (whole, totals))
+    assert len(after) < len(before) / 2
+    for name, weight in (("loss", "n_targets"), ("control_loss", "n_targets"), ("key_loss", "n_key")):
+        sums = [
+            (rows[name] * rows[weight])
+            .groupby([rows["run"], rows["extension"], rows["document"], rows["factor"]])
+            .sum()
+            for rows in (before, after)
+        ]
+        pd.testing.assert_series_equal(*sums, check_names=False)
+    assert before["n_bytes"].sum() == after["n_bytes"].sum()
+    made = [tmp_path / "report-whole", tmp_path / "report-totals"]
+    answers = [xt.report(folder, out).answer for folder, out in zip((whole, totals), made, strict=True)]
+    assert answers[0] == answers[1]
+    tables = [{path.name for path in report.glob("*.parquet")} for report in made]
+    assert tables[0] - tables[1] == {"loss_by_position.parquet", "failure_lengths.parquet"}
+    for name in sorted(tables[1] - {"evals.parquet", "eval_documents.parquet"}):
+        pd.testing.assert_frame_equal(*(pd.read_parquet(report / name) for report in made))
+    again = xt.merge(totals, tmp_path / "again", totals=True).folder
+    pd.testing.assert_frame_equal(pd.read_parquet(again / "eval_documents.parquet"), after)

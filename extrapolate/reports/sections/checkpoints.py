@@ -19,6 +19,7 @@ from extrapolate.results.described import Described, plain
 from extrapolate.results.verdicts import LEAST
 from extrapolate.statistics import seeds
 from extrapolate.statistics.comparable import strict_mean
+from extrapolate.statistics.documents import has_positions
 from extrapolate.statistics.positions import Failure, by_position, failures
 
 MOST_COLUMNS = 10  # of tokens, in a table of the page
@@ -82,9 +83,10 @@ class Checkpoints(Section):
 
 def _failures(material: Material, protocol: str) -> dict[tuple[str, int], Failure]:
     """By model and step, the failure length, where the protocol has losses by position; in the longest windows."""
-    if not known_by(protocol).positions:
-        return {}
     documents = material.documents_along[material.documents_along["protocol"] == protocol]
+    seq_len = int(material.rows[protocol]["seq_len"].iloc[0])
+    if not known_by(protocol).positions or not has_positions(documents, seq_len):
+        return {}
     return {
         (one.model, int(str(step))): one
         for step, mine in documents.groupby("step")

@@ -17,6 +17,7 @@ from extrapolate.reports.traces import Plot
 from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
 from extrapolate.results.verdicts import LEAST
+from extrapolate.statistics.documents import has_positions
 from extrapolate.statistics.positions import OF_ALL, Failure, by_position, failure_table, failures, furthest, with_seeds
 
 _CURVE = (
@@ -91,7 +92,14 @@ class Positions(Section):
 
     @staticmethod
     def subjects(material: Material) -> Sequence[str]:
-        return [protocol for protocol in material.rows if known_by(protocol).positions]
+        return [
+            protocol
+            for protocol, rows in material.rows.items()
+            if known_by(protocol).positions
+            and has_positions(
+                material.documents[material.documents["protocol"] == protocol], int(rows["seq_len"].iloc[0])
+            )
+        ]
 
     @staticmethod
     def part(material: Material, subject: str) -> Part:
