@@ -1,0 +1,125 @@
+"""Makes docs/results/frontier.md from the rows in docs/results/frontier/ and the text in docs/notes/frontier.md.
+
+python tools/frontier.py [RUNS ...] first adds the rows of evaluated runs of examples/studies/frontier.toml, or of
+folders of them.
+"""
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+import pandas as pd
+from studies import RESULTS, below, chapters
+
+import extrapolate as xt
+from extrapolate import files
+from extrapolate.reports.page import Table
+
+KEPT, PICTURE = RESULTS / "frontier", "studies/frontier.png"
+NOTES = RESULTS.parent / "notes" / "frontier.md"
+PROTOCOL, LONGEST = "fixed-target", 16
+BEGINNING = """\
+# Every encoding on English books
+
+`python tools/frontier.py` made this page from the rows in `docs/results/frontier/`, which
+[`examples/studies/frontier.toml`](../../examples/studies/frontier.toml) gave: {models} models, {runs} runs, {tokens}
+training tokens each at L = {seq_len}, of which a quarter are windows that ask for a [needle](../probes.md); about
+{parameters} million parameters; long English books, {documents} of them tested. Trained on {machine}, {dates}, with
+commits {commits}.
+"""
+TABLE = """\
+Sorted by the loss at {longest}x. Losses are nats per token by `fixed-target`, which scores the same tokens
+after contexts of every length; means over the seeds. **Worst** is the seed with the highest loss at {longest}x.
+**Key tokens** are those whose last three tokens occurred before, with the same continuation, more than L tokens
+back and not within L ([protocols](../protocols.md)): the change of their loss at {longest}x from that with a
+context cut back to L, below 0 if the model gains from what lies beyond. **Needle** is the share of needles
+found at 1x, 4x and {longest}x; guessing gives 0.06.
+"""
+
+
+def main(runs: Iterable[Path]) -> None:
+    """Adds rows, and writes the page and its picture."""
+    with tempfile.TemporaryDirectory() as temporary:
+        work = Path(temporary)
+        if new := unknown(runs):
+            xt.merge([*([KEPT] if KEPT.exists() else []), *new], work / "merged", totals=True)
+            shutil.rmtree(KEPT, ignore_errors=True)
+            shutil.copytree(work / "merged", KEPT)
+        answer = xt.report(KEPT, work / "report", leaderboard=True).answer
+        shutil.copyfile(work / "report" / f"loss_by_ev.{PROTOCOL}.png", RESULTS / PICTURE)
+        report = (work / "report" / "report.md").read_text(encoding="utf-8")
+    notes = NOTES.read_text(encoding="utf-8").strip()
+    losses, probes = (pd.read_parquet(KEPT / name) for name in ("evals.parquet", "eval_probes.parquet"))
+    files.write_text(RESULTS / "frontier.md", page(losses, probes, answer, notes, chapters(report)["Leaderboard"]))
+
+
+def unknown(runs: Iterable[Path]) -> list[Path]:
+    """The evaluated runs at and below some folders whose weights have no rows yet."""
+    known = set(pd.read_parquet(KEPT / "evals.parquet")["weights_sha256"]) if KEPT.exists() else set()
+    found = [path.parent for folder in runs for path in sorted(folder.rglob("evals.parquet"))]
+    return [run for run in found if not set(pd.read_parquet(run / "evals.parquet")["weights_sha256"]) & known]
+
+
+def page(losses: pd.DataFrame, probes: pd.DataFrame, answer: str, notes: str, leaderboard: str) -> str:
+    """The page, from the kept rows, the report's answer and leaderboard, and the text written by hand."""
+    parts = [
+        beginning(losses),
+        f"**{answer}**",
+        notes,
+        "## The table",
+        TABLE.format(longest=LONGEST),
+        Table(table(losses, probes)).markdown(),
+        f"![Loss against length]({PICTURE})",
+        "## Ranks",
+        below(leaderboard),
+    ]
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def beginning(losses: pd.DataFrame) -> str:
+    """The facts of all rows."""
+
+    def values(column: str) -> str:
+        return ", ".join(map(str, sorted(set(losses[column]))))
+
+    first, last = (f"{losses['evaluated_at'].agg(which):%Y-%m-%d}" for which in ("min", "max"))
+    return BEGINNING.format(
+        models=losses["model"].nunique(),
+        runs=losses["weights_sha256"].nunique(),
+        tokens=f"{losses['tokens'].max():,}",
+        seq_len=values("seq_len"),
+        parameters=f"{losses['parameters'].mean() / 1e6:.1f}",
+        documents=losses["n_documents"].max(),
+        machine=values("training_machine"),
+        dates=first if first == last else f"{first} to {last}",
+        commits=values("training_commit"),
+    )
+
+
+def table(losses: pd.DataFrame, probes: pd.DataFrame) -> pd.DataFrame:
+    """A row for each model, the lowest loss at the greatest length first."""
+    own = losses[losses["protocol"] == PROTOCOL]
+    mean = own.pivot_table(index="model", columns="factor", values="loss", dropna=False)
+    longest = own[own["factor"] == LONGEST].assign(gain=lambda rows: rows["key_loss"] - rows["key_control_loss"])
+    by_model = longest.groupby("model")
+    found = probes.pivot_table(index="model", columns="factor", values="accuracy")
+    columns = {f"{factor:g}x": mean[factor].map(_number) for factor in mean}
+    columns |= {"Worst": by_model["loss"].max().map(_number), "Key tokens": by_model["gain"].mean().map(_signed)}
+    columns |= {f"Needle {factor}x": found[factor].map("{:.2f}".format) for factor in (1, 4, LONGEST)}
+    columns["Seeds"] = own.groupby("model")["seed"].nunique()
+    shown = pd.DataFrame(columns).loc[mean.sort_values(LONGEST).index]
+    return shown.fillna("n/a").rename_axis("Model").reset_index()
+
+
+def _number(value: float) -> str:
+    return "n/a" if pd.isna(value) else f"{value:.3f}"
+
+
+def _signed(value: float) -> str:
+    return "n/a" if pd.isna(value) else f"{value:+.3f}"
+
+
+if __name__ == "__main__":
+    main(map(Path, sys.argv[1:]))
