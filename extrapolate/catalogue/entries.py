@@ -3,9 +3,10 @@
 import inspect
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from extrapolate import specs
-from extrapolate.encodings.base import FAMILIES, Dims, encodings
+from extrapolate.encodings.base import FAMILIES, Dims, Encoding, encodings, layers_of
 from extrapolate.extensions.base import extensions
 from extrapolate.model.model import find, layer_encodings
 
@@ -61,9 +62,15 @@ def arguments_of(cls: type) -> Iterator[Argument]:
 def encoding_entry(name: str) -> Entry:
     """The entry of an encoding, registered or `path/to/file.py:Class`. Raises UserError if there is none."""
     cls = find(name)
-    layers = layer_encodings(name, {}, DIMS)
+    layers = _layers(name)
     applies = tuple(n for n in extensions.names() if extensions[n]().refusal(layers) is None)
     return entry_of(name, cls, cls.family, layers[0].caption, applies)
+
+
+@cache
+def _layers(name: str) -> list[Encoding]:
+    """The layers of an encoding. A registered one fits at these sizes, and to count its bytes would take seconds."""
+    return layers_of(encodings[name], {}, DIMS) if name in encodings.names() else layer_encodings(name, {}, DIMS)
 
 
 def encoding_entries() -> list[Entry]:
@@ -74,7 +81,7 @@ def encoding_entries() -> list[Entry]:
 def extension_entry(name: str) -> Entry:
     """The entry of an extension. Raises UserError if there is none."""
     cls = extensions[name]
-    applies = tuple(n for n in encodings.names() if cls().refusal(layer_encodings(n, {}, DIMS)) is None)
+    applies = tuple(n for n in encodings.names() if cls().refusal(_layers(n)) is None)
     return entry_of(name, cls, cls.needs, "", applies)
 
 

@@ -12,7 +12,7 @@ HEAVY = {"torch", "pandas", "pyarrow", "numpy", "datasets", "tokenizers", "matpl
 SPY = """
 import atexit, sys
 from extrapolate.cli import main
-atexit.register(lambda: print("IMPORTED", *{name.partition(".")[0] for name in sys.modules}))
+atexit.register(lambda: print("IMPORTED", *sys.modules))
 main()
 """
 
@@ -23,6 +23,13 @@ def test_help_imports_no_heavy_library(process, arguments):
     imported = set(ended.out.partition("IMPORTED")[2].split())
     assert "typer" in imported  # the spy works
     assert not imported & HEAVY
+
+
+def test_the_list_of_encodings_does_not_wait_for_torchs_compiler(process):
+    ended = process("encodings", program=[sys.executable, "-c", SPY]).succeeded()
+    imported = set(ended.out.partition("IMPORTED")[2].split())
+    assert "torch" in imported
+    assert not imported & {"torch._dynamo", "sympy", "scipy"}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
