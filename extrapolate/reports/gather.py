@@ -66,6 +66,11 @@ class Evaluated:
     left_out: tuple[str, ...]
     runs: Mapping[str, Sequence[Part]] = field(default_factory=dict)
 
+    def weights(self) -> set[str]:
+        """The hashes of the weights that rows are of."""
+        tables = [table for parts in self.runs.values() for part in parts for table in part.tables.values()]
+        return {sha256 for table in tables for sha256 in table["weights_sha256"].unique().to_pylist()}
+
     def evals(self) -> list[Row]:
         """The rows of every `evals.parquet`. Raises UserError as `rows` does."""
         return self.rows(TEXT)

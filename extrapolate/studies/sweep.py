@@ -312,8 +312,15 @@ def _learning_rates(tasks: Tasks) -> pd.DataFrame:
             continue
         for rate, loss in choice.losses.items():
             half_width = choice.half_widths[rate]
-            rows.append((group[0].model_name, rate, loss, half_width, len(choice.seeds), _taken(choice, rate)))
+            taken = _taken(choice, rate)
+            weights = _weights([tasks.cells[cell.name] for cell in group], rate) if rate == choice.chosen else ""
+            rows.append((group[0].model_name, rate, loss, half_width, len(choice.seeds), taken, weights))
     return pd.DataFrame(rows, columns=[column.name for column in RATES.columns])
+
+
+def _weights(group: Sequence[Resolved], rate: float) -> str:
+    """The hashes of the weights of a group's runs with this rate, joined by `+`."""
+    return "+".join(Run.open(cell.path).checkpoints("last")[-1].sha256 for cell in group if cell.lr == rate)
 
 
 def _taken(choice: Choice, rate: float) -> str:

@@ -43,6 +43,7 @@ OF_A_STUDY = pd.DataFrame(
         "± (95 %)": [None, None],
         "Seeds": [1, 1],
         "Taken": ["yes, the lowest tried", ""],
+        "Weights": ["", ""],  # of the run, filled in below
     }
 )
 
@@ -75,7 +76,9 @@ def folder(evaluated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         ["inspect", made / "ckpt/rope", "--measure", "truncation,frequencies", "--factors", "1", "--windows", "2"],
         ["report", made / "ckpt", "--out", made / "report", "--check", made / "ckpt", "--leaderboard"],
     ):
-        results.write_frame(made / "learning_rates.parquet", OF_A_STUDY)
+        results.write_frame(
+            made / "learning_rates.parquet", OF_A_STUDY.assign(Weights=[evals[0]["weights_sha256"], ""])
+        )
         write_questions(made, [ASKED | {"side": side, "run": run} for side, run in (("a", "rope"), ("b", "none"))])
         write_cells(made, ["expe-table-1"], [Repeating("rope", "rope", "tiny", 1, "text")])
         with pytest.raises(SystemExit) as ended:

@@ -1,5 +1,6 @@
 """extrapolate sweep and status: a study is done whole, goes on where it was done, and refuses what it cannot do."""
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -91,6 +92,25 @@ def test_the_best_rate_is_evaluated_and_continued(done: Path) -> None:
     assert report["training_seconds"].isna().all()
     row = xt.status(done).set_index("cell").loc[BEST]
     assert (row["tokens"], row["of"]) == (5120, 5120)  # whole batches of 5 300 tokens
+
+
+def test_a_report_shows_no_choice_of_rates_for_weights_that_were_not_chosen(
+    cli: Cli, quietly: Callable[..., None], done: Path, tmp_path: Path
+) -> None:
+    """Another run is trained and evaluated where the study's run was."""
+    out = Path(shutil.copytree(done, tmp_path / "copy"))
+    run, other = out / "runs" / BEST, out / "runs" / "alibi-lr0.003-s0"
+    quietly("report", run, "--out", tmp_path / "before")
+    assert "The learning rate is the highest that was tried" in (tmp_path / "before/report.md").read_text()
+    quietly("report", other, "--out", tmp_path / "others")
+    assert not (tmp_path / "others/learning_rates.parquet").exists(), "of a model that is not in the report"
+    store = json.loads((run / "config.json").read_text())["data"]["path"]
+    shutil.rmtree(run)
+    quietly("train", "--pe", "rope", "--data", store, "--seq-len", 16, "--layers", 1, "--tokens", 2048, "--out", run)
+    quietly("eval-lengths", run, "--data", store, "--factors", "1,2", "--max-targets", 256, "--protocol", "windows")
+    quietly("report", run, "--out", tmp_path / "after")
+    assert "rate is the highest that was tried" not in (tmp_path / "after/report.md").read_text()
+    assert not (tmp_path / "after/learning_rates.parquet").exists()
 
 
 def test_what_is_done_is_not_done_again(cli: Cli, study: Path, done: Path, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Which learning rate was taken for each model of a study, and what the others gave."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pandas as pd
 
@@ -33,6 +33,10 @@ RATES = Described(
             "`yes, the highest tried` at the end of the range, where a better one may lie beyond; `diverged` if the "
             "loss of a training became infinite; else an empty string.",
         ),
+        Column(
+            "Weights", TEXT, meaning="The SHA-256 of the last weights of each seed's run if the rate was taken, joined "
+            "by `+`; else an empty string.",
+        ),
     ),
 )  # fmt: skip
 CHOICE = """\
@@ -60,7 +64,8 @@ class LearningRates(Section):
         table = pd.concat(_tables(material), ignore_index=True)
         edge = at_edge(material)
         blocks = [Text(CHOICE), *([Text(f"{edge} {ADVICE}", strong=True)] if edge else [])]
-        return Part([*blocks, Table(table, "Learning rates")], {FILE: parquet(table)})
+        shown = table.drop(columns="Weights")
+        return Part([*blocks, Table(shown, "Learning rates")], {FILE: parquet(table)})
 
 
 def at_edge(material: Material) -> str:
@@ -75,6 +80,17 @@ def at_edge(material: Material) -> str:
 
 
 def _tables(material: Material) -> list[pd.DataFrame]:
-    """Those of the studies whose runs are in the report: a study's runs are in a folder of its own."""
+    """Those of the studies whose runs are in the report, of the models whose chosen weights are in it.
+
+    A study's runs are in a folder of its own. Others may have been trained there since.
+    """
     studies = dict.fromkeys(folder.parent.parent for folder in material.evaluated.names)
-    return [results.read_frame(study / FILE) for study in studies if (study / FILE).is_file()]
+    tables = [results.read_frame(study / FILE) for study in studies if (study / FILE).is_file()]
+    here = material.evaluated.weights()
+    return [of_weights for table in tables if len(of_weights := _of(table, here))]
+
+
+def _of(table: pd.DataFrame, weights: Collection[str]) -> pd.DataFrame:
+    chosen = table.loc[table["Weights"] != ""].set_index("Model")["Weights"]
+    models = [model for model, joined in chosen.items() if set(joined.split("+")) <= set(weights)]
+    return table[table["Model"].isin(models)]
