@@ -1,6 +1,5 @@
 """extrapolate sweep and status: a study is done whole, goes on where it was done, and refuses what it cannot do."""
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -95,7 +94,7 @@ def test_the_best_rate_is_evaluated_and_continued(done: Path) -> None:
 
 
 def test_a_report_shows_no_choice_of_rates_for_weights_that_were_not_chosen(
-    cli: Cli, quietly: Callable[..., None], done: Path, tmp_path: Path
+    quietly: Callable[..., None], done: Path, store: Path, tmp_path: Path
 ) -> None:
     """Another run is trained and evaluated where the study's run was."""
     out = Path(shutil.copytree(done, tmp_path / "copy"))
@@ -104,7 +103,6 @@ def test_a_report_shows_no_choice_of_rates_for_weights_that_were_not_chosen(
     assert "The learning rate is the highest that was tried" in (tmp_path / "before/report.md").read_text()
     quietly("report", other, "--out", tmp_path / "others")
     assert not (tmp_path / "others/learning_rates.parquet").exists(), "of a model that is not in the report"
-    store = json.loads((run / "config.json").read_text())["data"]["path"]
     shutil.rmtree(run)
     quietly("train", "--pe", "rope", "--data", store, "--seq-len", 16, "--layers", 1, "--tokens", 2048, "--out", run)
     quietly("eval-lengths", run, "--data", store, "--factors", "1,2", "--max-targets", 256, "--protocol", "windows")
