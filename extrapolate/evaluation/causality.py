@@ -18,6 +18,7 @@ from extrapolate.machine.devices import to_device
 from extrapolate.model import causality
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.model.model import Model
+from extrapolate.model.places import places_within, window_count
 from extrapolate.names import AS_TRAINED
 from extrapolate.specs.user_files import is_users
 
@@ -45,7 +46,7 @@ def check_run(
                 asked.setdefault((plan, length), text)
 
     def windows(length: int) -> Tensor:
-        count = causality.window_count(length)
+        count = window_count(length)
         tokens = split.slice(0, min(count * length, split.n_tokens)).astype(np.int64)
         tokens = np.minimum(tokens, model.vocab_size - 1)  # the store alone may have an end of text
         return torch.from_numpy(np.resize(tokens, (count, length)))
@@ -56,10 +57,9 @@ def check_run(
     for (plan, length), text in asked.items():
         # A model of our own was tried at more places of L tokens before its training; what the package has, its tests
         # have tried at other lengths.
-        at_l = length == model.seq_len
-        more = any(map(is_users, model.encodings)) and not at_l if isinstance(model, Model) else at_l
+        more = any(map(is_users, model.encodings)) and length != model.seq_len if isinstance(model, Model) else True
         size = model.parameter_count()
-        places = causality.places_within(UNKNOWN if size is None else size, length) if more else 0
+        places = places_within(UNKNOWN if size is None else size, length) if more else 0
         check_plan(run, model, plan, windows(length), text, precision, places)
 
 

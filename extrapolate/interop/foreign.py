@@ -23,6 +23,7 @@ from extrapolate.errors import UserError
 from extrapolate.evaluation.memory import OutOfMemoryError, Room
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.model import causality
+from extrapolate.model.places import random_windows
 from extrapolate.runs import tensors
 from extrapolate.runs.config import EncodingConfig, ForeignConfig, ForeignSource
 from extrapolate.runs.run import CONFIG, Run, file_sha256
@@ -245,7 +246,7 @@ def _tried(model: ForeignModel, vocab_size: int) -> int:
     again_BTV, tolerance = model.hidden(tokens_BT, PLAIN), causality.TOLERANCE_OF_OTHERS
     if float((again_BTV - logits_BTV).abs().max()) > tolerance * max(1.0, float(logits_BTV.abs().max())):
         raise UserError(f"{model.name} gives other logits the second time: take it out of training mode (dropout)")
-    windows_BT = causality.random_windows(vocab_size, length).to(model.device)
+    windows_BT = random_windows(vocab_size, length).to(model.device)
     leak = Room(length, len(windows_BT), None).enough_for(
         lambda windows, _: causality.leak_of(
             lambda tokens: model.hidden(tokens, PLAIN), windows_BT[:windows], vocab_size, tolerance

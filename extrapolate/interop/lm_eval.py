@@ -26,7 +26,7 @@ from extrapolate.evaluation.plans import AppliedExtensions, extension_to_apply, 
 from extrapolate.evaluation.precision import in_precision, storage_of
 from extrapolate.interop.generation import generated
 from extrapolate.machine.devices import device_of
-from extrapolate.model.causality import random_windows
+from extrapolate.model.places import random_windows
 from extrapolate.names import AS_TRAINED
 from extrapolate.runs.run import Run
 

@@ -26,17 +26,16 @@ from extrapolate.errors import UserError
 from extrapolate.model.attention import Setting
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.model.model import Model
+from extrapolate.model.places import FEWEST, LEAST_TOKENS, later, places_within, random_windows
 from extrapolate.specs.user_files import with_fresh_classes
 
-# The windows that a model is tried with: one for each place in a window, up to a number of tokens in all.
-FEWEST, TOKENS = 3, 4096
-# How many tokens are read to try more places than that: at least, at most, and for how many floating-point operations.
-LEAST_TOKENS, MOST_TOKENS, OPERATIONS = 8192, 2**17, 2e11
 # Of the largest number. In ours, products of the same sizes are rounded alike; what another library does is not known.
 TOLERANCE, TOLERANCE_OF_OTHERS, TOLERANCE_OF_OTHERS_IN_BF16 = 1e-5, 1e-3, 2e-2
 LARGE = 1e-3  # no rounding in float32, whatever float64 shows
 # What every random number is in turn, so that both sides of a branch that is rarely taken are asked.
 DRAWS = (0.001, 0.999)
+# How far an encoding's parameters are moved to random ones: the first that gives finite numbers.
+SHARES = (1.0, 0.3, 0.1, 0.03, 0.01)
 # What float32 rounds, of the embedding, and how many times its effect counts as rounding in fewer bits.
 ROUNDED, TIMES = 1e-6, 4
 # In the order of the tensors, but for `bias`, whose absence says the least.
@@ -94,7 +93,7 @@ def leak_of(
         of_others = differ(torch.where(row_B1 != window, others_BT, tokens_BT))[window]
         return bool(of_others.any() or differ(torch.where(row_B1 == 0, others_BT, tokens_BT))[1:].any())
 
-    for later_BT in _later(tokens_BT, places, seq_len):
+    for later_BT in later(tokens_BT, places, seq_len):
         wrong_BT = differ(torch.where(later_BT, others_BT, tokens_BT)) & ~later_BT
         if wrong_BT.any():
             break
@@ -199,7 +198,7 @@ def check_in_both_modes(model: Model, plan: Plan, length: int, owner: object, pr
     tokens_BT = random_windows(model.vocab_size, length).to(model.device)
     size = sum(parameter.numel() for parameter in model.blocks.parameters())
     every = places_within(size + model.config.layers * model.config.width * length, length)
-    drawn = _with_random_parameters(model, owner)
+    drawn = _with_random_parameters(model, plan, tokens_BT, owner)
     for asked, training in product((model, drawn), (True, False)):
         asked.train(training)
         case = " in training" if training else ""
@@ -246,11 +245,23 @@ def remembers(model: Model, plan: Plan, precision: str, tokens_BT: Tensor) -> bo
     return bool((_difference(found_BTD, expected_BTD) > TOLERANCE).any())
 
 
-def _with_random_parameters(model: Model, owner: object) -> Model:
+def _with_random_parameters(model: Model, plan: Plan, tokens_BT: Tensor, owner: object) -> Model:
     """A copy that opens what starts closed, at the end of a training, with effects that are large enough.
 
-    Encodings' parameters are in -1..1: what decays with a power of one would grow beyond.
+    Encodings' parameters are in -1..1: what decays with a power of one would grow beyond. If that gives NaN, of which
+    nothing could be said, or infinite numbers, they stay nearer to where they start.
     """
+    for share in SHARES:
+        drawn = _drawn(model, share, owner).eval()
+        if _repeatable(partial(_states, drawn, plan, "fp32", True), tokens_BT)[0].isfinite().all():
+            return drawn
+    raise UserError(
+        f"{owner}: the encoding gives NaN or infinite numbers once its parameters move from where they start, as they "
+        "do in training: keep them in a range with constrain()"
+    )
+
+
+def _drawn(model: Model, share: float, owner: object) -> Model:
     try:
         drawn = copy.deepcopy(model)
     except RuntimeError as error:
@@ -264,61 +275,13 @@ def _with_random_parameters(model: Model, owner: object) -> Model:
             if not parameter.requires_grad:  # a constant, such as a mask
                 continue
             if id(parameter) in own and not parameter.is_complex():
-                parameter.uniform_(-1, 1)
+                parameter.lerp_(torch.empty_like(parameter).uniform_(-1, 1), share)
             elif parameter.ndim == 2:
                 parameter.normal_(std=1.0 if parameter is drawn.embedding.weight else parameter.shape[1] ** -0.5)
         drawn.constrain()
         for encoding in drawn.encodings:  # the model itself is asked at the beginning of a training
             encoding.begin_step(1.0)
     return drawn
-
-
-def window_count(length: int) -> int:
-    """The number of windows of `length` tokens that a model is tried with."""
-    return max(FEWEST, min(length, TOKENS // length))
-
-
-def places_within(products: float, length: int) -> int:
-    """At how many places of windows a model is tried that multiplies `products` numbers a token."""
-    tokens = min(MOST_TOKENS, max(LEAST_TOKENS, int(OPERATIONS / (2 * max(1, products)))))
-    return min(length - 1, tokens // length)
-
-
-def random_windows(vocab_size: int, length: int, least: int = 0) -> Tensor:
-    """Random tokens, the same for the same arguments, [B, length], B at least `least`."""
-    generator = torch.Generator().manual_seed(1)
-    return torch.randint(0, vocab_size, (max(least, window_count(length)), length), generator=generator)
-
-
-def _later(tokens_BT: Tensor, places: int, seq_len: int | None) -> Iterator[Tensor]:
-    """The tokens to exchange, [B, T]: those from a place on, in turn from `places`, or as many as there are windows.
-
-    The places are spread over the window, and others for other tokens; in one row it is none. Some are there in any
-    case: the last, the largest power of two, where blocks of any smaller one end, and, as far as half of the places
-    suffice, those at and beside the multiples of `seq_len`.
-    """
-    rows, length = tokens_BT.shape
-    generator = torch.Generator().manual_seed(int(tokens_BT.sum()))
-    count = max(1, rows - 1)
-    total = max(count, places)
-    spread = (torch.arange(total) + torch.rand(total, generator=generator)) / total
-    place_P = 1 + (spread * (length - 1)).long()
-    if total >= length - 1:
-        place_P[: length - 1] = torch.arange(1, length)
-    elif total > 1:
-        wanted = [length - 1, 2 ** ((length - 1).bit_length() - 1)]
-        ends = range(seq_len, length - 1, seq_len) if seq_len else ()
-        wanted += [end + offset for offset in (0, 1, -1) for end in ends]
-        free_P = torch.ones(total, dtype=torch.bool)
-        for place in list(dict.fromkeys(wanted))[: max(2, total // 2)]:
-            nearest = (place_P - place).abs().masked_fill(~free_P, length).argmin()
-            place_P[nearest], free_P[nearest] = place, False
-    for place_B in place_P[torch.randperm(total, generator=generator)].split(count):
-        place_B = torch.cat([place_B, place_B[:1].expand(count - len(place_B))])
-        if rows > 1:
-            middle = rows // 2
-            place_B = torch.cat([place_B[:middle], torch.tensor([length]), place_B[middle:]])
-        yield (torch.arange(length)[None] >= place_B[:, None]).to(tokens_BT.device)
 
 
 def _repeatable(hidden: Callable[[Tensor], Tensor], tokens_BT: Tensor) -> tuple[Tensor, Tensor]:

@@ -97,7 +97,9 @@ def without_positions(documents: pa.Table) -> pa.Table:
     """
     rows = as_frame(documents)
     counts = ["n_targets", "n_bytes", "n_key"]
-    weights = {name: "n_key" if name.startswith("key_") else "n_targets" for name in rows if str(name).endswith("loss")}
+    weights = {
+        name: "n_key" if name.startswith("key_") else "n_targets" for name in map(str, rows) if name.endswith("loss")
+    }
     apart = ["document", "block"] if "block" in clusters_of(rows)[1] else ["document"]
     by = [name for name in [*_KEYS, "model", "length"] if name not in apart] + apart
     numbers = rows[counts].astype(float)

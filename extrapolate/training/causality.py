@@ -11,6 +11,7 @@ from extrapolate.extensions.recipe import Recipe
 from extrapolate.model import causality
 from extrapolate.model.hooks import move_from_constants
 from extrapolate.model.model import Model
+from extrapolate.model.places import FEWEST, random_windows, window_count
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.run import model_of
 
@@ -42,8 +43,8 @@ def check_causality(config: TrainedConfig, user_encoding: Path | None, extension
         plan = PLAIN if extension is None else extension.plan(model.encoding, model.seq_len, config.trained_length)
         owner = user_encoding or config.encoding.name
         causality.check_in_both_modes(model, plan, training.seq_len, owner, training.precision)
-        if training.micro_batch_size > causality.window_count(training.seq_len):
-            tokens_BT = causality.random_windows(model.vocab_size, training.seq_len, training.micro_batch_size)
+        if training.micro_batch_size > window_count(training.seq_len):
+            tokens_BT = random_windows(model.vocab_size, training.seq_len, training.micro_batch_size)
             _refuse_leaks(model.train(), plan, tokens_BT, training.precision, owner, " in a whole batch of training")
     _passed.add(decisive)
 
@@ -55,7 +56,7 @@ def check_trained(model: Model, plan: Plan, config: TrainedConfig, owner: object
     left as it was.
     """
     training = config.training
-    tokens_BT = causality.random_windows(model.vocab_size, training.seq_len)[: causality.FEWEST].to(model.device)
+    tokens_BT = random_windows(model.vocab_size, training.seq_len)[:FEWEST].to(model.device)
     was = model.training
     try:
         for mode in (True, False):

@@ -8,7 +8,7 @@ from torch import Tensor
 
 import extrapolate as xt
 from extrapolate.data.store import Store
-from extrapolate.model.causality import _later
+from extrapolate.model.places import later
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.training.loop import train
 
@@ -81,25 +81,27 @@ def test_what_keeps_tokens_beyond_the_training_length_alone_is_not_evaluated(tmp
         xt.evaluate(run, data=word_store, factors=(1, 2), max_targets=64)
 
 
-def test_a_model_of_another_library_is_asked_at_every_place(tmp_path: Path, word_store: Store) -> None:
-    """Up to L: what was trained here was asked before."""
+@pytest.mark.parametrize("factor", [1, 2])
+def test_a_model_of_another_library_is_asked_at_every_place(tmp_path: Path, word_store: Store, factor: int) -> None:
+    """At L, and beyond it, where its own is evaluated."""
+    longer_than = 100 * factor
 
     class Mine(torch.nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             y = x.clone()
-            if x.shape[1] > 100:
-                y[:, 100] = x[:, 101]
+            if x.shape[1] > longer_than:
+                y[:, longer_than] = x[:, longer_than + 1]
             return torch.nn.functional.one_hot(y, word_store.vocab_size).float()
 
     made = xt.foreign(Mine(), "Mine", seq_len=128, tokenizer=word_store.path, out=tmp_path / "run")
-    with pytest.raises(xt.UserError, match="Mine lets token 100 see tokens that come after it"):
-        xt.evaluate(made, data=word_store, factors=(1,), max_targets=256)
+    with pytest.raises(xt.UserError, match=f"Mine lets token {longer_than} see tokens that come after it"):
+        xt.evaluate(made, data=word_store, factors=(factor,), max_targets=256)
 
 
 def test_multiples_of_the_training_length_are_among_the_places_of_a_long_window() -> None:
     """An encoding that works on segments of L tokens may be one off at their ends."""
     for period, wanted in ((100, {100, 500, 900, 101, 501, 899}), (7, {7, 14})):
-        asked = {int(place) for later_BT in _later(torch.zeros(3, 1000), 60, period) for place in (~later_BT).sum(1)}
+        asked = {int(place) for later_BT in later(torch.zeros(3, 1000), 60, period) for place in (~later_BT).sum(1)}
         assert wanted | {999, 512} <= asked
         assert len(asked) > 40
 
