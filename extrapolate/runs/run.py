@@ -199,7 +199,7 @@ class Run:
 
     def save_weights(self, model: Model, step: int, tokens: int, *, final: bool) -> None:
         """Writes the final weights, or a checkpoint along the way, with their hash in the file itself."""
-        path = self.path / (WEIGHTS if final else f"{CHECKPOINTS}/step-{step:08d}.safetensors")
+        path = self.path / (WEIGHTS if final else f"{CHECKPOINTS}/{_name_of(step)}")
         files.make_folder(path.parent)
         record = {"step": step, "tokens": tokens, "final": final, "config": self.config_sha256}
         tensors.write(path, unique_weights(model), record)
@@ -213,6 +213,8 @@ class Run:
         check_sizes(self._with_weights().model, checkpoint)
         if checkpoint.path.name == WEIGHTS and not checkpoint.final:
             raise UserError(f"{checkpoint.path} is a checkpoint of step {checkpoint.step}, not the end: restore it")
+        if checkpoint.path.name not in (WEIGHTS, _name_of(checkpoint.step)):
+            raise UserError(f"{checkpoint.path} is the checkpoint of step {checkpoint.step}: restore it, or delete it")
         return checkpoint
 
     def training_seconds(self) -> float | None:
@@ -241,6 +243,11 @@ def model_of(config: TrainedConfig | ImportedConfig, user_encoding: Path | None 
     if user_encoding is not None:
         name = f"{user_encoding}:{name.rpartition(':')[2]}"
     return Model(config.model, name, config.encoding.arguments, config.seq_len)
+
+
+def _name_of(step: int) -> str:
+    """Of the checkpoint of a step along the way."""
+    return f"step-{step:08d}.safetensors"
 
 
 def _kept(path: Path) -> list[Path]:

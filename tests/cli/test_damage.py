@@ -150,6 +150,13 @@ class TestFilesThatAreOthers:
         shutil.copy(kept, run / "model.safetensors")
         assert "is a checkpoint of step 4, not the end: restore it" in cli("eval-lengths", run, *FEW).error()
 
+    def test_a_checkpoint_is_not_another_one_along_the_way(self, cli, ckpt) -> None:
+        run = ckpt / "rope"
+        first, second = sorted((run / "checkpoints").iterdir())[:2]
+        shutil.copy(second, first)
+        message = cli("eval-lengths", run, "--checkpoint", "all", *FEW).error()
+        assert f"{first.name} is the checkpoint of step {int(second.stem[-8:])}: restore it, or delete it" in message
+
     @pytest.mark.parametrize("name", ["evals.parquet", "eval_documents.parquet", "checkpoints/x.safetensors"])
     def test_a_pipe_is_not_waited_for(self, cli, ckpt, name) -> None:
         file = ckpt / "rope" / name
