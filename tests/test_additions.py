@@ -215,7 +215,7 @@ def test_a_measurement(folder, found, report) -> None:
     ((quantity, layer, value),) = found["inspected"]
     assert (quantity, layer) == ("weight", 0)
     assert 0 < value <= 1
-    assert "removal, scale, surest, truncation" in " ".join(found["said"]["inspect --help"].split())
+    assert "removal, scale, sinks, surest, truncation" in " ".join(found["said"]["inspect --help"].split())
     assert "\n### surest\n" in page(folder, "inspection.md")
     assert "# How the models use position" in report
 

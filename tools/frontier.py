@@ -1,4 +1,4 @@
-"""Makes docs/results/frontier.md from the rows in docs/results/frontier/ and the text in docs/notes/frontier.md.
+"""Makes docs/results/frontier.md from the rows in docs/results/frontier/ and the text in tools/frontier.md.
 
 python tools/frontier.py [RUNS ...] first adds the rows of evaluated runs of examples/studies/frontier.toml, or of
 folders of them.
@@ -18,7 +18,7 @@ from extrapolate import files
 from extrapolate.reports.page import Table
 
 KEPT, PICTURE = RESULTS / "frontier", "studies/frontier.png"
-NOTES = RESULTS.parent / "notes" / "frontier.md"
+NOTES = Path(__file__).parent / "frontier.md"
 PROTOCOL, LONGEST = "fixed-target", 16
 BEGINNING = """\
 # Every encoding on English books

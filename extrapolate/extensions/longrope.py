@@ -1,10 +1,8 @@
 """A factor of its own for each frequency: given, derived or searched for."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Self
-
-import numpy as np
 
 from extrapolate.encodings.base import Spectrum
 from extrapolate.errors import UserError
@@ -82,7 +80,7 @@ class LongRoPE(Frequencies, Searched):
     def fitted(self, value: float) -> Self:
         return self._with(None)
 
-    def _with(self, factors: np.ndarray | None) -> Self:
+    def _with(self, factors: Iterable[float] | None) -> Self:
         long = None if factors is None else ",".join(f"{factor:.4g}" for factor in factors)
         return type(self)(factor=self.factor, long=long, short=self.short)
 
@@ -90,7 +88,8 @@ class LongRoPE(Frequencies, Searched):
         return self.search or 0
 
     def found(self, encoding: "Encoding", seq_len: int, length: int, loss: Callable[[Self], float]) -> Self:
-        try:
+        try:  # not at the top: exported models have this module too, and need torch alone
+            import numpy as np
             from scipy.optimize import differential_evolution
         except ImportError:
             raise UserError("longrope: search needs the scipy package: pip install 'extrapolate[search]'") from None
@@ -101,8 +100,8 @@ class LongRoPE(Frequencies, Searched):
         derived = NTKByParts(factor=s).scaled(spectrum, seq_len, length)
         starts = [derived, [1 / s] * spectrum.count, ntk_factors(spectrum.count, s), [1.0] * spectrum.count]
 
-        def factors(place_M: np.ndarray) -> np.ndarray:
-            return (1 + s) ** np.sort(place_M)
+        def factors(place_M: Iterable[float]) -> list[float]:
+            return [(1 + s) ** place for place in sorted(place_M)]
 
         start_4M = -np.log(np.array(starts)) / math.log1p(s)
         noise_PM = np.random.default_rng(0).normal(0, DEVIATION, (POPULATION, spectrum.count))

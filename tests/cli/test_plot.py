@@ -65,7 +65,7 @@ def test_what_cannot_be_drawn_is_refused(refused):
         (".png, .svg or .pdf", "rope", "--plot", "a.txt"),
         ("did you mean 'rope'", "rop", "--plot", "a.png"),
         ("yarn means nothing for ALiBi", "rope", "alibi", "--extend", "yarn", "--plot", "a.png"),
-        ("temperature:c=0.4", "rope", "--extend", "temperature", "--plot", "a.png"),
+        ("such as c=0.4", "rope", "--extend", "temperature", "--plot", "a.png"),
         ("--extend says nothing without --plot FILE", "rope", "--extend", "pi"),
         ("--trust-code says nothing without --plot FILE", "rope", "--trust-code"),
         ("give one of --plot and --json", "rope", "--plot", "a.png", "--json"),

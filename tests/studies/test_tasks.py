@@ -10,7 +10,7 @@ import pytest
 
 from extrapolate.machine.children import Child
 from extrapolate.progress import QUIET
-from extrapolate.studies import state
+from extrapolate.studies import state, sweep
 from extrapolate.studies.cells import Cell, cells_of
 from extrapolate.studies.local import Running, _settled
 from extrapolate.studies.resolved import Resolved
@@ -121,7 +121,8 @@ def test_a_rate_with_a_failed_seed_is_not_taken(tmp_path: Path) -> None:
     assert tasks.without() == {"rope-lr0.003-s1": "the loss is nan"}
 
 
-def test_a_failed_cell_that_is_passed_over_says_why_it_failed(tmp_path: Path) -> None:
+def test_a_failed_cell_that_is_passed_over_says_why_it_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep, "_weights", lambda cells, rate: "")  # there are no runs
     tasks = made(tmp_path, rates({"0.001": 3.0, "0.003": 2.0, "0.01": 2.5}))
     told: list[tuple[str, str]] = []
     tasks.tell = lambda name, reason: told.append((name, reason))
