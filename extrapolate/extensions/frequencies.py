@@ -177,10 +177,10 @@ class MrRoPE(Frequencies):
     """Divides frequencies by a power of the factor that rises over the middle pairs, evenly or faster and faster.
 
     w_m becomes w_m / s^e. e is 0 up to pair a, the last that turns `fast` times within L, and 1 from pair b, the first
-    that turns `slow` times; the ends are rounded outwards, as yarn's. With t = m - a and n = b - a, e is in between t /
-    n (form "uni"), or t (t + 1) / (n (n + 1)) (form "pro"), which leaves most of the division to the slower pairs.
-    Scores are multiplied by A^2, A = 0.1 ln s + 1, as in yarn. The paper writes e as sums that start at 1; this is what
-    its code computes.
+    that turns `slow` times; the ends are rounded outwards, as yarn's. In between, with t = m - a and n = b - a, e is t
+    / n (form "uni") or t (t + 1) / (n (n + 1)) (form "pro"). The second form leaves most of the division to the slower
+    pairs. Scores are multiplied by A^2, A = 0.1 ln s + 1, as in yarn. The paper writes e as sums that start at 1; this
+    is what its code computes.
 
     Arguments: factor, s (default: N/L, at least 1); form, "pro" or "uni"; fast and slow, in turns within L.
     Source: MrRoPE, arXiv 2601.22181.
