@@ -21,7 +21,7 @@ report: $(VENV)/installed  ## tokenise, train, evaluate, and write tables and pl
 	$(RUN) sweep examples/studies/quick-start.toml $(SCALE)
 
 zoo: $(VENV)/installed  ## a smoke run of every encoding, in about 10 minutes: not a ranking
-	$(RUN) sweep examples/studies/zoo.toml --scale tiny
+	$(RUN) sweep examples/studies/frontier.toml --scale tiny
 
 docs: $(VENV)/installed  ## remake the pages and pictures of docs/ that are made from code
 	$(BIN)/python docs/generate.py
@@ -62,7 +62,7 @@ mutants: $(VENV)/mutants-installed  ## mutation testing of the numeric modules, 
 	$(BIN)/python tools/mutants.py
 
 clean:  ## remove the environment and everything the targets above made
-	rm -rf $(VENV) $(VENV)-oldest mutants site data/stdlib sweeps/quick-start sweeps/quick-start-quick sweeps/zoo-tiny
+	rm -rf $(VENV) $(VENV)-oldest mutants site data/stdlib sweeps/quick-start sweeps/quick-start-quick sweeps/frontier-tiny
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

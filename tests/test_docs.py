@@ -20,12 +20,11 @@ from extrapolate.extensions import recipe
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.model import Model, layer_encodings
 from extrapolate.runs.run import Run
-from extrapolate.studies.cells import cells_of
 from extrapolate.studies.study import read_study
 
 ROOT = Path(__file__).parent.parent
 DIMS = Dims(width=128, heads=4, head_dim=32, seq_len=64, layers=4)
-ZOO = read_study(ROOT / "examples" / "studies" / "zoo.toml", "tiny")
+FRONTIER = read_study(ROOT / "examples" / "studies" / "frontier.toml", "tiny")
 
 
 def page(name: str) -> str:
@@ -169,21 +168,13 @@ def test_the_commands_of_the_page_of_extensions_run(run_commands, tiny, tmp_path
     assert {*found["model"]} == {"RNoPE", *extended}
 
 
-def test_the_zoo_names_encodings_and_arguments_that_there_are() -> None:
-    """An encoding that is new joins it when the zoo is measured again."""
-    parsed = [specs.parse(encoding) for encoding in ZOO.axes["encoding"]]
+def test_the_frontier_study_names_encodings_and_arguments_that_there_are() -> None:
+    """An encoding that is new joins it when it is measured."""
+    parsed = [specs.parse(encoding) for encoding in FRONTIER.axes["encoding"]]
     assert {spec.name for spec in parsed} <= set(encodings.names())
-    assert len({spec.name for spec in parsed}) >= 24
+    assert len({spec.name for spec in parsed}) >= 45
     for spec in parsed:
         layer_encodings(spec.name, spec.arguments, DIMS)
-
-
-def test_the_zoos_table_says_what_it_is_and_has_a_row_for_each_model() -> None:
-    text = page("results/zoo.md")
-    assert "not a ranking" in text
-    assert "our reading of arXiv 2509.19569" in " ".join(text.split())
-    wanted = len({cell.model_name for cell in cells_of(ZOO)})
-    assert len(re.findall(r"^\| (?!Model)[A-Za-z]", text, re.MULTILINE)) == wanted
 
 
 def test_the_page_of_probes_has_them_with_their_defaults_and_sources() -> None:
