@@ -20,6 +20,7 @@ from extrapolate.extensions import recipe
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.model import Model, layer_encodings
 from extrapolate.runs.run import Run
+from extrapolate.studies.cells import cells_of
 from extrapolate.studies.study import read_study
 
 ROOT = Path(__file__).parent.parent

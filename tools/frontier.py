@@ -28,6 +28,13 @@ BEGINNING = """\
 training tokens each at L = {seq_len}, of which a quarter are windows that ask for a [needle](../probes.md); about
 {parameters} million parameters; long English books, {documents} of them tested. Trained on {machine}, {dates}, with
 commits {commits}.
+
+Put your own encoding into the table: it is trained as the others were, with each seed, and reported with these rows.
+
+```sh
+extrapolate sweep examples/studies/frontier.toml --pe my_file.py:MyEncoding --trust-code
+extrapolate report docs/results/frontier sweeps/frontier-my_file-MyEncoding --leaderboard --out report
+```
 """
 TABLE = """\
 Sorted by the loss at {longest}x. Losses are nats per token by `fixed-target`, which scores the same tokens

@@ -119,14 +119,18 @@ def _name(study: Study, settings: Mapping[str, Any], varied: Mapping[str, Any], 
     """`expe-size16-L128-lr0.003-s0`: the encoding, what the axes or the cell itself name, and the seed."""
     if "encoding" not in settings:
         raise UserError(f"{study.at(*place)}: name an encoding: encoding = 'rope'")
-    encoding = str(settings["encoding"])
-    parts = [_slug(encoding.rpartition("/")[2].replace(".py:", "-"))]
+    parts = [encoding_slug(str(settings["encoding"]))]
     parts += [
         f"{_LABELS.get(name, name)}{_slug(str(value).rstrip('/').rpartition('/')[2])}"
         for name, value in varied.items()
         if name not in ("encoding", "seed")
     ]
     return "-".join([*parts, f"s{settings.get('seed', 0)}"])
+
+
+def encoding_slug(encoding: str) -> str:
+    """An encoding in names of folders: `expe-size-16`, `my_file-MyEncoding`."""
+    return _slug(encoding.rpartition("/")[2].replace(".py:", "-"))
 
 
 def _slug(text: str) -> str:

@@ -160,7 +160,7 @@ def _check_extensions(study: Study, cells: Sequence[Resolved]) -> None:
         where = study.at("evaluate", "extend", number)
         if not mine:
             raise UserError(f"{where}: no cell has the settings that {text} is for")
-        if all(text in cell.left_out for cell in mine):
+        if not study.of_others and all(text in cell.left_out for cell in mine):
             raise UserError(f"{where}: {text} applies to no cell: {mine[0].left_out[text]}")
 
 

@@ -17,7 +17,7 @@ from extrapolate.studies import state
 from extrapolate.studies.cells import Cell, cells_of
 from extrapolate.studies.study import read_study
 
-STUDY, SCALE = "study.toml", "scale.json"
+STUDY, ASKED = "study.toml", "asked.json"
 Doing = Literal["done", "running", "failed", "diverged", "passed over", "trained", "begun", "left"]
 
 
@@ -55,17 +55,18 @@ def status_of(folder: Path) -> list[CellStatus]:
     """
     if not (folder / STUDY).is_file():
         raise UserError(f"{folder} holds no study: it has no {STUDY}")
-    cells = cells_of(read_study(folder / STUDY, _scale(folder / SCALE)))
+    cells = cells_of(read_study(folder / STUDY, *_asked(folder / ASKED)))
     found = [(cell, _status(folder, cell)) for cell in cells]
     return [one for cell, one in found if not (cell.beyond and one.status == "left")]
 
 
-def _scale(path: Path) -> str | None:
+def _asked(path: Path) -> tuple[str | None, list[str]]:
+    """The scale and the encodings that the sweep was asked for."""
     if not path.is_file():
-        return None
+        return None, []
     match files.read_json(path):
-        case {"scale": str() | None as scale}:
-            return scale
+        case {"scale": str() | None as scale, "encodings": list(encodings)} if all(type(x) is str for x in encodings):
+            return scale, encodings
     raise UserError(f"{path} is damaged: run the same sweep again, which writes it")
 
 

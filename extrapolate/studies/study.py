@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +80,7 @@ class Study:
     that it does not name. stores: token stores by path, made if they are missing. published: the published tables
     that it repeats. extensions: those of the evaluation, each with the settings of the cells that it is for.
     questions: what its report begins with. beyond: the learning rates of the axis that a search tries only if it comes
-    to them.
+    to them. of_others: the encodings are not the file's, so that its extensions may apply to none of them.
     """
 
     file: Path
@@ -97,20 +97,34 @@ class Study:
     published: tuple[str, ...] = ()
     questions: tuple[Question, ...] = ()
     beyond: frozenset[float] = frozenset()
+    of_others: bool = False
 
     def at(self, *place: str | int) -> str:
         """Where a setting stands, to begin a message with."""
         return at(self.file, self.lines, place)
 
 
-def read_study(file: Path, scale: str | None = None) -> Study:
-    """A study's file; with a scale, as its section [scale.NAME] changes it.
+def read_study(file: Path, scale: str | None = None, encodings: Sequence[str] = ()) -> Study:
+    """A study's file; with a scale, as its section [scale.NAME] changes it; with encodings, of these alone.
 
     Raises UserError if the file is not there or not TOML, or says what a study cannot have, or has no such scale.
     """
     raw = read_config_file(file)
     text = file.read_text(encoding="utf-8")
-    return _Reader(file, text, scale).study(_scaled(raw, file, places(text), scale))
+    raw = _scaled(raw, file, places(text), scale)
+    study = _Reader(file, text, scale).study(raw)
+    return _of_others(study, encodings) if encodings else study
+
+
+def _of_others(study: Study, encodings: Sequence[str]) -> Study:
+    """The study with other encodings: its grid, without what it says of its own models."""
+    base = {name: value for name, value in study.base.items() if name != "encoding"}
+    return replace(
+        study, base=base, axes={**study.axes, "encoding": tuple(dict.fromkeys(encodings))},
+        exclude=(), added=(), fine_tunings=(), published=(), questions=(),
+        extensions=tuple((text, of) for text, of in study.extensions if not of),
+        lines={place: line for place, line in study.lines.items() if "encoding" not in place}, of_others=True,
+    )  # fmt: skip
 
 
 def lines_of(text: str, scale: str | None) -> dict[Place, int]:

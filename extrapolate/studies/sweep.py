@@ -25,7 +25,7 @@ from extrapolate.runs.resolve import operations
 from extrapolate.runs.run import Run
 from extrapolate.specs import arguments
 from extrapolate.studies import local, rates, ray_engine, state
-from extrapolate.studies.cells import cells_of
+from extrapolate.studies.cells import cells_of, encoding_slug
 from extrapolate.studies.cores import core_shares
 from extrapolate.studies.estimate import Estimate, estimate, fastest_jobs
 from extrapolate.studies.locks import turn
@@ -33,7 +33,7 @@ from extrapolate.studies.questions import question_rows
 from extrapolate.studies.rates import Choice
 from extrapolate.studies.reports import write_reports
 from extrapolate.studies.resolved import Resolved, resolve_cells
-from extrapolate.studies.status import SCALE, STUDY
+from extrapolate.studies.status import ASKED, STUDY
 from extrapolate.studies.stores import open_stores
 from extrapolate.studies.study import Study, read_study
 from extrapolate.studies.tasks import Task, Tasks, share_of
@@ -69,6 +69,7 @@ def sweep(
     out: str | Path | None = None,
     *,
     scale: str | None = None,
+    encodings: Sequence[str] = (),
     jobs: int | None = None,
     engine: str = "local",
     address: str | None = None,
@@ -84,7 +85,9 @@ def sweep(
     study: a TOML file, described in docs/studies.md. out: the study's folder (default: in sweeps/, named after the
     file). Finished work in it is never repeated, interrupted work continues, and failed cells are retried, except those
     whose training diverged, because it would diverge again. scale: apply the file's section [scale.NAME], in a separate
-    folder (default: none). jobs: the number of cells to work on at once, each in a process with its share of the cores
+    folder (default: none). encodings: train these, as specs or classes of your own (`my_file.py:MyEncoding`), as the
+    study trains its own, in a separate folder; what the file says of single models is left out (default: the file's).
+    jobs: the number of cells to work on at once, each in a process with its share of the cores
     (default: 1 or one per core, whichever a short measurement finds faster).
 
     engine: `local`, or `ray`, which distributes the cells over a cluster whose machines all have `extrapolate`
@@ -112,14 +115,14 @@ def sweep(
             raise UserError(f"`array={index}/{count}`: the index goes from 0 to the count less 1")
     if jobs is not None:
         core_shares(jobs)  # raises if there are fewer cores
-    read, folder, ready = _ready(study, out, scale, trust_code, progress, make=True)
+    read, folder, ready = _ready(study, out, scale, encodings, trust_code, progress, make=True)
     ready = [replace(cell, tracking=Tracking(tracker, folder.resolve().name)) for cell in ready]
     for line in lines_on({cell.name: cell.left_out for cell in ready if not cell.cell.beyond}):
         progress.say(line)
     if array is not None:
         ready = share_of(ready, *array)
     with turn(folder, None if array is None else array[0]):
-        files.write_json(folder / SCALE, {"scale": scale})
+        files.write_json(folder / ASKED, {"scale": scale, "encodings": list(encodings)})
         files.write_text(folder / STUDY, read.text)
         if array is None:
             write_questions(folder, question_rows(read, ready))
@@ -147,6 +150,7 @@ def estimate_sweep(
     out: str | Path | None = None,
     *,
     scale: str | None = None,
+    encodings: Sequence[str] = (),
     jobs: int | None = None,
     trust_code: bool = False,
     progress: Progress = QUIET,
@@ -160,7 +164,7 @@ def estimate_sweep(
     """
     if jobs is not None:
         core_shares(jobs)
-    _, _, ready = _ready(study, out, scale, trust_code, progress, make=False)
+    _, _, ready = _ready(study, out, scale, encodings, trust_code, progress, make=False)
     if any(cell.cell.beyond for cell in ready):
         progress.say(
             "where the best learning rate is the lowest or the highest of these, more are tried: not in this estimate"
@@ -182,11 +186,19 @@ def estimate_sweep(
 
 
 def _ready(
-    study: str | Path, out: str | Path | None, scale: str | None, trust_code: bool, progress: Progress, *, make: bool
+    study: str | Path,
+    out: str | Path | None,
+    scale: str | None,
+    encodings: Sequence[str],
+    trust_code: bool,
+    progress: Progress,
+    *,
+    make: bool,
 ) -> tuple[Study, Path, list[Resolved]]:
     """The study's file, the folder that it is done in, and its cells. make: token stores that are missing are made."""
-    read = read_study(arguments.path("study", study), scale)
-    folder = _own_folder(read.file, scale) if out is None else arguments.path("out", out)
+    encodings = arguments.several("encodings", encodings, arguments.TEXT)
+    read = read_study(arguments.path("study", study), scale, encodings)
+    folder = _own_folder(read.file, scale, encodings) if out is None else arguments.path("out", out)
     state.check_no_links(folder)
     cells = cells_of(read)
     stores = open_stores(read, cells, folder, progress, make=make)
@@ -196,9 +208,9 @@ def _ready(
     return read, folder, [replace(cell, code=frozenset(ran)) for cell in ready]
 
 
-def _own_folder(file: Path, scale: str | None) -> Path:
+def _own_folder(file: Path, scale: str | None, encodings: Sequence[str]) -> Path:
     """The folder in `sweeps` that a study is named after. Raises UserError if that name would lead elsewhere."""
-    name = file.stem if scale is None else f"{file.stem}-{scale}"
+    name = "-".join([file.stem, *([] if scale is None else [scale]), *map(encoding_slug, encodings)])
     if name in (".", "..") or "/" in name:
         raise UserError(
             f"{file}: a folder in sweeps cannot be called '{name}': rename the file or the scale, or name `out`"

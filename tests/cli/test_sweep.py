@@ -11,10 +11,12 @@ import pytest
 
 import extrapolate as xt
 from extrapolate.progress import QUIET
+from extrapolate.runs.run import Run
 from extrapolate.studies import sweep as sweeping
 from extrapolate.studies.locks import turn
 
 Cli = Callable[..., Any]
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 STUDY = """
 [base]
@@ -197,6 +199,27 @@ def test_shares_of_an_array(cli: Cli, store: Path, tmp_path: Path) -> None:
     assert set(pd.read_parquet(out / "report" / "evals.parquet")["run"]) == {"rope-s0", "alibi-s0"}
     for wrong in ("2/2", "0", "-1/2", "a/b"):
         assert wrong in cli("sweep", few, "--out", out, "--array", wrong).error()
+
+
+@pytest.mark.usefixtures("cells_here")
+def test_an_encoding_of_ones_own_beside_the_studys(
+    cli: Cli, study: Path, done: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is trained as they were, in a folder of its own, and a report on both folders compares them."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text((EXAMPLES / "my_encoding.py").read_text())
+    asked = ["sweep", study, "--pe", "mine.py:LogBias", "--jobs", 1]
+    assert "--trust-code" in cli(*asked).error()
+    cli(*asked, "--trust-code").succeeded()
+    mine = tmp_path / "sweeps" / "small-mine-LogBias"
+    assert set(statuses(mine)) == {"mine-LogBias-lr0.001-s0", "mine-LogBias-lr0.003-s0"}
+    trained = [
+        Run.open(folder / "runs" / name).trained for folder, name in ((mine, "mine-LogBias-lr0.003-s0"), (done, BEST))
+    ]
+    assert trained[0].training == trained[1].training
+    xt.report([done, mine], tmp_path / "report")
+    assert {"RoPE", "ALiBi", "LogBias"} <= set(pd.read_parquet(tmp_path / "report" / "evals.parquet")["model"])
+    assert "unknown encoding 'ropee'" in cli("sweep", study, "--pe", "ropee").error()
 
 
 def test_a_dry_run_trains_nothing(cli: Cli, store: Path, tmp_path: Path) -> None:

@@ -65,8 +65,10 @@ def test_a_damaged_line_of_a_log_is_left_out(folder: Path, damage: bytes) -> Non
     assert (found.status, found.tokens, found.loss) == ("begun", 512, 4.5)
 
 
-@pytest.mark.parametrize("damage", ["{}", "[]", '{"scale": 3}', "{"])
-def test_a_damaged_scale_is_named(folder: Path, damage: str) -> None:
-    (folder / "scale.json").write_text(damage)
-    with pytest.raises(UserError, match=r"scale\.json is damaged"):
+@pytest.mark.parametrize(
+    "damage", ["{}", "[]", '{"scale": 3, "encodings": []}', '{"scale": null, "encodings": [3]}', "{"]
+)
+def test_a_damaged_note_of_what_was_asked_is_named(folder: Path, damage: str) -> None:
+    (folder / "asked.json").write_text(damage)
+    with pytest.raises(UserError, match=r"asked\.json is damaged"):
         status_of(folder)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from extrapolate.errors import UserError
+from extrapolate.studies.cells import cells_of
 from extrapolate.studies.study import Study, read_study
 from extrapolate.studies.toml_lines import places
 
@@ -53,6 +54,18 @@ def test_all_of_a_file_is_read(tmp_path: Path) -> None:
     assert (tuning.name, tuning.of, tuning.extend) == ("long", {"encoding": "rope"}, "pi:factor=4")
     assert tuning.settings == {"seq_len": 64}
     assert study.evaluation.factors == (1, 4)
+
+
+def test_other_encodings_have_the_grid_and_nothing_that_is_said_of_its_own_models(tmp_path: Path) -> None:
+    file = tmp_path / "study.toml"
+    file.write_text(GOOD + '[[question]]\na = "rope"\nb = "alibi"\nat = 4\n')
+    study = read_study(file, None, ["mine.py:Mine", "fox"])
+    cells = cells_of(study)
+    assert [cell.name for cell in cells] == ["mine-Mine-s0", "mine-Mine-s1", "fox-s0", "fox-s1"]
+    assert {(cell.settings["seq_len"], cell.continues) for cell in cells} == {(16, None)}
+    assert not study.questions
+    assert study.evaluation == read_study(file).evaluation
+    assert study.at("axes", "encoding", 0) == f"{file}, line 6"  # the section: the line has other encodings
 
 
 def test_a_search_for_the_learning_rate(tmp_path: Path) -> None:
