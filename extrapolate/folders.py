@@ -14,12 +14,15 @@ LISTED = 6  # names in a message; more are counted
 
 def below(folder: Path, tables: bool = False) -> tuple[list[Path], list[str]]:
     """The folder and every one below it, in order, without hidden folders and without what is in a run; and in words,
-    what was left out: links to folders, which may lead anywhere, runs (and folders of tables) in the folder of a run or
-    in a hidden one, and what cannot be read. The folder itself may be a link.
+    what was left out: links to folders, which may lead anywhere, runs (and folders of tables) in the folder of a run,
+    in a hidden one or in a folder of that, and what cannot be read. The folder itself may be a link.
     """
 
     def wanted(names: Iterable[str]) -> bool:
         return any(name == RUN_FILE or (tables and name.endswith(".parquet")) for name in names)
+
+    def inside(place: Path) -> list[Path]:
+        return [one for one in (place, *(place / name for name in _names(place))) if wanted(_names(one))]
 
     found: list[Path] = []
     links: list[Path] = []
@@ -29,20 +32,21 @@ def below(folder: Path, tables: bool = False) -> tuple[list[Path], list[str]]:
     run: Path | None = None
     for path, folders, names in os.walk(folder, onerror=lambda error: unreadable.append(error.filename)):
         here = Path(path)
-        hidden += [here / name for name in folders if name.startswith(".") and wanted(_names(here / name))]
+        hidden += [one for name in folders if name.startswith(".") for one in inside(here / name)]
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         if run is not None and run in here.parents:
             within += [here] if wanted(names) else []
             continue
         found.append(here)
+        linked = [here / name for name in folders if (here / name).is_symlink()]
         if RUN_FILE in names:
             run = here
-        else:
-            links += [here / name for name in folders if (here / name).is_symlink()]
+            linked = [link for link in linked if inside(link)]
+        links += linked
     left_out = {
         f"they are links, which are not followed: {listed(links)}; name them, or what they lead to": links,
         f"they lie in the folder of another run: {listed(within)}; name them, or move them out": within,
-        f"their names begin with a dot: {listed(hidden)}; name them": hidden,
+        f"they are hidden, by a name that begins with a dot: {listed(hidden)}; name them": hidden,
         f"they cannot be read: {listed(unreadable)}": unreadable,
     }
     return found, [f"left out, for {why}" for why, paths in left_out.items() if paths]

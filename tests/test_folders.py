@@ -18,20 +18,34 @@ def made(root: Path, *files: str) -> Path:
 
 def test_folders_are_found_all_the_way_down_but_not_inside_a_run(tmp_path: Path) -> None:
     made(tmp_path, "a/b/c/config.json", "a/b/c/checkpoints/config.json", "d/config.json", ".git/e/config.json")
-    folders, (left_out,) = below(tmp_path)
-    assert left_out.startswith(f"left out, for they lie in the folder of another run: {tmp_path}/a/b/c/checkpoints; ")
+    folders, (within, hidden) = below(tmp_path)
+    assert f"{tmp_path}/.git/e" in hidden
+    assert within.startswith(f"left out, for they lie in the folder of another run: {tmp_path}/a/b/c/checkpoints; ")
     found = [str(path.relative_to(tmp_path)) for path in folders]
     assert found == [".", "a", "a/b", "a/b/c", "d"]
 
 
 def test_tables_where_nobody_looks_are_named(tmp_path: Path) -> None:
     made(tmp_path, "rope/config.json", "rope/merged/evals.parquet", ".kept/evals.parquet", ".run/config.json")
-    assert below(tmp_path)[1] == [f"left out, for their names begin with a dot: {tmp_path}/.run; name them"]
+    assert below(tmp_path)[1] == [
+        f"left out, for they are hidden, by a name that begins with a dot: {tmp_path}/.run; name them"
+    ]
     within, hidden = below(tmp_path, tables=True)[1]
     assert f"they lie in the folder of another run: {tmp_path}/rope/merged; name them" in within
     assert sorted(hidden.partition(": ")[2].removesuffix("; name them").split(", ")) == [
         f"{tmp_path}/.kept", f"{tmp_path}/.run",
     ]  # fmt: skip
+
+
+def test_runs_in_a_folder_of_a_hidden_one_and_behind_a_link_of_a_run_are_named(tmp_path: Path) -> None:
+    made(tmp_path, "all/rope/config.json", "all/.old/alibi/config.json", "elsewhere/fox/config.json")
+    (tmp_path / "all/rope/fox").symlink_to(tmp_path / "elsewhere/fox")
+    (tmp_path / "all/rope/latest").symlink_to(tmp_path)  # holds no run
+    folders, left_out = below(tmp_path / "all")
+    assert [path.name for path in folders] == ["all", "rope"]
+    links, hidden = left_out
+    assert f"not followed: {tmp_path}/all/rope/fox; " in links
+    assert f"{tmp_path}/all/.old/alibi; " in hidden
 
 
 def test_a_folder_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

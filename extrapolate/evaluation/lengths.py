@@ -40,16 +40,19 @@ from extrapolate.evaluation.text import beginning_token, check_text
 from extrapolate.evaluation.validation import validation_windows
 from extrapolate.evaluation.window_losses import Measured, inputs_of, joined, measure, prefixes_agree
 from extrapolate.model.language_model import LanguageModel
+from extrapolate.model.model import Model
 from extrapolate.names import AS_TRAINED, PRECISIONS, TARGETS_TABLE
 from extrapolate.progress import QUIET, Advance, Say, unseen
 from extrapolate.results import EVAL_DOCUMENTS, EVAL_TARGETS, EVALS, check_grows
 from extrapolate.runs.weights import Checkpoint
+from extrapolate.specs.user_files import is_users
 
 # Of one setting: the rows of `evals.parquet` and of `eval_documents.parquet`, and those of `eval_targets.parquet` as
 # columns, none of which are kept unless they were asked for (see `results.tables`).
 Rows = tuple[list[dict[str, Any]], list[dict[str, Any]], pa.Table]
 
 MOST_LOSSES = 2**23  # of targets, in the file of a run
+MOST_BETWEEN = 16  # lengths at which a user's encoding is asked whether it looks at later tokens, besides N
 
 
 def check_run(run: AnyRun, store: Store, settings: EvaluationSettings) -> None:
@@ -146,14 +149,30 @@ def models(
     """
     for checkpoint in run.checkpoints(settings.checkpoint):
         loaded = run.load_model(checkpoint).to(device)
-        lengths = lengths_of(settings.factors, loaded.seq_len)
-        asked = (store.split(settings.split), lengths, settings.extend)
+        split = store.split(settings.split)
+        layouts = [settings.layout(protocol, split, loaded.seq_len) for protocol in settings.protocols]
+        lengths = {*lengths_of(settings.factors, loaded.seq_len), *_lengths_between(loaded, layouts)}
+        asked = (split, sorted(lengths), settings.extend)
         causality.check_run(run, loaded, *asked)
         for precision in settings.precisions:
             model = in_precision(loaded, precision).to(device)
             if precision != "fp32":
                 causality.check_run(run, model, *asked, precision)
             yield checkpoint, loaded, precision, model
+
+
+def _lengths_between(model: LanguageModel, layouts: Iterable[Layout]) -> list[int]:
+    """Other lengths than N of the windows that a user's encoding, or another library's model, reads: the longest of
+    each evaluation length and some of the others. What the package has, its tests have tried at such lengths."""
+    if isinstance(model, Model) and not any(map(is_users, model.encodings)):
+        return []
+    found: set[int] = set()
+    for layout in layouts:
+        of_rows = [sorted({group.length for group in groups}) for groups in layout.rows.values()]
+        found |= {lengths[-1] for lengths in of_rows}
+        every = sorted({length for lengths in of_rows for length in lengths})
+        found |= set(every[:: max(1, len(every) // MOST_BETWEEN)])
+    return sorted(found)
 
 
 def expected_inputs(run: AnyRun, store: Store, settings: EvaluationSettings) -> int:

@@ -265,7 +265,9 @@ def _of_other_weights(part: Part) -> bool:
         return True
     except OSError:  # it may not be read: nothing is known
         return False
-    if all(one.weights_sha256 != values for rows in part.tables.values() for one in trained(rows)):
+    evaluated = [one for rows in part.tables.values() for one in trained(rows)]
+    last = max(one.step for one in evaluated)
+    if all(one.weights_sha256 != values for one in evaluated if one.step == last):
         return True
     return newer and _is_damaged(path)
 

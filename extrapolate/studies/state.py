@@ -8,6 +8,7 @@ from typing import Any
 
 from extrapolate import files
 from extrapolate.errors import UserError
+from extrapolate.evaluation.plans import users_files
 from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.names import PROBES_TABLE
 from extrapolate.runs.config import TrainedConfig
@@ -58,9 +59,9 @@ def trained(run: Path) -> bool:
 
 
 def evaluation_key(run: Path, settings: EvaluationSettings) -> str:
-    """A hash of the weights of a finished run and of how they are evaluated."""
+    """A hash of the weights of a finished run and of how they are evaluated, with the content of the user's files."""
     weights = [checkpoint.sha256 for checkpoint in Run.open(run).checkpoints(settings.checkpoint)]
-    return _hash([weights, asdict(settings)])
+    return _hash([weights, asdict(settings), [file.sha256 for file in users_files(settings.extend)]])
 
 
 def evaluated(folder: Path, name: str, run: Path, settings: EvaluationSettings) -> bool:

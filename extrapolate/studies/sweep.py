@@ -209,13 +209,16 @@ def _ready(
 
 
 def _own_folder(file: Path, scale: str | None, encodings: Sequence[str]) -> Path:
-    """The folder in `sweeps` that a study is named after. Raises UserError if that name would lead elsewhere."""
+    """The folder in `sweeps` that a study is named after. Raises UserError if that name, or a link, leads elsewhere."""
     name = "-".join([file.stem, *([] if scale is None else [scale]), *map(encoding_slug, encodings)])
     if name in (".", "..") or "/" in name:
         raise UserError(
             f"{file}: a folder in sweeps cannot be called '{name}': rename the file or the scale, or name `out`"
         )
-    return Path("sweeps") / name
+    folder = Path("sweeps") / name
+    if not (there := folder.resolve()).is_relative_to(Path.cwd().resolve()):
+        raise UserError(f"{folder} leads to {there} by a link: name it as `out` if the study is to be done there")
+    return folder
 
 
 def _repeating(cell: Resolved) -> Repeating:

@@ -202,6 +202,24 @@ def test_shares_of_an_array(cli: Cli, store: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("cells_here")
+def test_an_extension_whose_file_was_edited_is_evaluated_again(
+    cli: Cli, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    own, few = tmp_path / "ext.py", tmp_path / "few.toml"
+    own.write_text((EXAMPLES / "my_extension.py").read_text())
+    one = FEW.replace('["rope", "alibi"]', '["rope"]').replace("factors = [1]", "factors = [1, 4]")
+    few.write_text(one.format(store=store) + 'extend = ["ext.py:RootScale:factor=16"]\n')
+    found = set()
+    for _ in range(2):
+        cli("sweep", few, "--jobs", 1, "--trust-code").succeeded()
+        rows = pd.read_parquet("sweeps/few/runs/rope-s0/evals.parquet")
+        found |= {*rows["extension_sha256"].dropna()}
+        own.write_text(own.read_text() + "# edited\n")
+    assert len(found) == 2
+
+
+@pytest.mark.usefixtures("cells_here")
 def test_an_encoding_of_ones_own_beside_the_studys(
     cli: Cli, study: Path, done: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

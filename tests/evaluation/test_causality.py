@@ -72,6 +72,34 @@ def test_a_model_that_sees_later_tokens_is_not_evaluated(
         assert not list(run.path.glob("eval*.parquet"))
 
 
+BLOCKS = """
+from extrapolate.encodings.base import Encoding
+
+class Mine(Encoding):
+    display = "Mine"
+
+    def embed(self, x, p):
+        return x + x.roll(-1, dims=1) if x.shape[1] in (15, 32) else x
+"""
+
+
+@pytest.mark.parametrize(("protocol", "length"), [("yarn:stride=4", 15), ("growing", 32)])
+def test_windows_of_other_lengths_than_the_evaluations_are_asked(
+    tmp_path: Path, word_store: Store, monkeypatch: pytest.MonkeyPatch, protocol: str, length: int
+) -> None:
+    """`yarn` has N - 1 inputs and shorter ones at the end of documents, `growing` every multiple of its step."""
+    for check in ("check_causality", "check_trained"):
+        monkeypatch.setattr(f"extrapolate.training.loop.{check}", lambda *_: None)
+    file = tmp_path / "mine.py"
+    file.write_text(BLOCKS)
+    config, _ = resolve(TrainingRequest(pe=f"{file}:Mine", model=SIZES, training=BUDGET), word_store)
+    run = train(config, word_store, tmp_path / "run", user_encoding=file)
+    asked = {"data": word_store, "factors": (1, 4), "max_targets": 512}
+    xt.evaluate(run, protocols="windows", **asked)
+    with pytest.raises(xt.UserError, match=f"embed lets token .* at {length} tokens"):
+        xt.evaluate(run, protocols=protocol, **asked)
+
+
 def test_what_keeps_tokens_beyond_the_training_length_alone_is_not_evaluated(tmp_path: Path, word_store: Store) -> None:
     file = tmp_path / "mine.py"
     file.write_text(KEEPS)

@@ -129,6 +129,13 @@ def test_results_are_not_those_of_a_training_that_was_killed_at_its_end(cli, fil
     assert results.read_frame(filled / "metrics.parquet")["step"].max() == 2
 
 
+def test_an_earlier_checkpoint_in_the_place_of_the_last_has_not_its_losses(cli, filled):
+    last, *_ = sorted((filled / "checkpoints").glob("*.safetensors"))
+    cli("eval-lengths", filled, *FEW, "--checkpoint", "all").succeeded()
+    shutil.copyfile(last, filled / "model.safetensors")
+    assert "no result is of the weights that are there now; evaluate again" in cli("report", filled).error()
+
+
 def test_results_are_not_those_of_weights_that_another_program_wrote(cli, filled):
     weights = filled / "model.safetensors"
     save_file({name: 2 * tensor for name, tensor in load_file(weights).items()}, weights)
