@@ -240,6 +240,20 @@ def test_an_encoding_of_ones_own_beside_the_studys(
     assert "unknown encoding 'ropee'" in cli("sweep", study, "--pe", "ropee").error()
 
 
+@pytest.mark.parametrize("place", ["sweeps", "sweeps/study"])
+def test_its_own_folder_is_no_link_that_leads_elsewhere(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    (here := tmp_path / "here").mkdir()
+    (victim := tmp_path / "victim").mkdir()
+    monkeypatch.chdir(here)
+    (here / "study.toml").write_text('[axes]\nencoding = ["rope"]\n')
+    (here / place).parent.mkdir(exist_ok=True)
+    (here / place).symlink_to(victim)
+    assert f"sweeps/study leads to {victim}" in cli("sweep", "study.toml").error()
+    assert list(victim.iterdir()) == []
+
+
 def test_a_dry_run_trains_nothing(cli: Cli, store: Path, tmp_path: Path) -> None:
     few = tmp_path / "few.toml"
     few.write_text(FEW.format(store=store).replace('["rope", "alibi"]', '["rope"]\nseed = [0, 1]'))
