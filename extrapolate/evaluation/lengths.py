@@ -150,7 +150,7 @@ def models(
     for checkpoint in run.checkpoints(settings.checkpoint):
         loaded = run.load_model(checkpoint).to(device)
         split = store.split(settings.split)
-        layouts = [settings.layout(protocol, split, loaded.seq_len) for protocol in settings.protocols]
+        layouts = (settings.layout(protocol, split, loaded.seq_len) for protocol in settings.protocols)
         lengths = {*lengths_of(settings.factors, loaded.seq_len), *_lengths_between(loaded, layouts)}
         asked = (split, sorted(lengths), settings.extend)
         causality.check_run(run, loaded, *asked)
