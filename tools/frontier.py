@@ -23,11 +23,11 @@ PROTOCOL, LONGEST = "fixed-target", 16
 BEGINNING = """\
 # Every encoding on English books
 
-`python tools/frontier.py` made this page from the rows in `docs/results/frontier/`, which
-[`examples/studies/frontier.toml`](../../examples/studies/frontier.toml) gave: {models} models, {runs} runs, {tokens}
-training tokens each at L = {seq_len}, of which a quarter are windows that ask for a [needle](../probes.md); about
-{parameters} million parameters; long English books, {documents} of them tested. Trained on {machine}, {dates}, with
-commits {commits}.
+`python tools/frontier.py` generates this page from the rows in `docs/results/frontier/`, the results of
+[`examples/studies/frontier.toml`](../../examples/studies/frontier.toml): so far {models} models and {runs} runs of
+about {parameters} million parameters, each trained on {tokens} tokens at L = {seq_len}. The text is long English
+books, of which {documents} are held out for testing; a quarter of the training windows ask for a
+[needle](../probes.md). Trained on {machine}, {dates}, with commits {commits}.
 
 Put your own encoding into the table: it is trained as the others were, with each seed, and reported with these rows.
 
@@ -38,10 +38,10 @@ extrapolate report docs/results/frontier sweeps/frontier-my_file-MyEncoding --le
 """
 TABLE = """\
 Sorted by the loss at {longest}x. Losses are nats per token by `fixed-target`, which scores the same tokens
-after contexts of every length; means over the seeds. **Worst** is the seed with the highest loss at {longest}x.
-**Key tokens** are those whose last three tokens occurred before, with the same continuation, more than L tokens
-back and not within L ([protocols](../protocols.md)): the change of their loss at {longest}x from that with a
-context cut back to L, below 0 if the model gains from what lies beyond. **Needle** is the share of needles
+after contexts of every length; means over the seeds. **Worst** is the highest loss at {longest}x of any seed.
+**Key tokens** are targets that occurred before after the same three tokens, more than L tokens back and not within L
+([protocols](../protocols.md)). The column is their loss at {longest}x minus that with a context cut back to L; below 0,
+the model gains from what lies beyond. **Needle** is the share of needles
 found at 1x, 4x and {longest}x; guessing gives 0.06.
 """
 

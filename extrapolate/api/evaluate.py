@@ -29,19 +29,19 @@ def evaluate(runs: "Runs", *, progress: Progress = QUIET, **settings: Unpack[Tex
     runs: runs, their folders, folders of them, `hf:NAME_OR_FOLDER`, or models of other libraries: a return value of
     `foreign`, or `my_model.py:load`, a function that returns one. factors: evaluation lengths N as multiples of L.
     extend: extensions, such as `pi` or `yarn:factor=8 + log-n`; `all` for all that apply; `without-own` to leave out
-    the run's own; `as-trained` stands for no further extension and is always evaluated. A run that an extension does
-    not apply to is evaluated without it, with a warning that is also in `attrs["left_out"]` of the table. protocols:
-    `windows`, `fixed-target`, `sliding` or `yarn`, also with arguments: `sliding:stride=16`. stride: the step of the
-    windows of `sliding` and `yarn` in tokens (default: L/2; for `yarn` at most 256). bos: replace the first input of
-    every window with a beginning-of-text or end-of-text token. split: `test` or `validation`. max_targets: the maximum
-    number of scored tokens of a protocol; a number lowers every default above it, a mapping sets the limit of each
-    protocol that it names. checkpoint: `last`, or `all` for every checkpoint that was kept. precisions: `fp32`, `bf16`,
-    `int8`. position_bucket: the size in tokens of the buckets for losses by position, a divisor of L (default: L/2).
-    key_context: the number of tokens before a key token that its copy beyond L repeats; see docs/protocols.md.
-    keep_losses: also keep the loss of every target, in the run's eval_targets.parquet. device: `cpu`, `cuda` or `auto`.
-    data: the token store, if it has moved since the training. seq_len: L of `hf:` checkpoints (default: as in their
-    configuration). trust_code: allow Python files that came with the runs to run, even if you have not run them before;
-    see docs/trust.md.
+    the run's own; `as-trained` stands for no further extension and is always evaluated. If an extension does not apply
+    to a run, the run is evaluated without it, with a warning that is also in `attrs["left_out"]` of the table.
+    protocols: `windows`, `fixed-target`, `sliding`, `growing` or `yarn`, also with arguments: `sliding:stride=16`.
+    stride: the step of the windows of `sliding` and `yarn` in tokens (default: L/2; for `yarn` at most 256). bos:
+    replace the first input of every window with a beginning-of-text or end-of-text token. split: `test` or
+    `validation`. max_targets: the maximum number of scored tokens of a protocol; a number lowers every default above
+    it, a mapping sets the limit of each protocol that it names. checkpoint: `last`, or `all` for every checkpoint that
+    was kept. precisions: `fp32`, `bf16`, `int8`. position_bucket: the size in tokens of the buckets for losses by
+    position, a divisor of L (default: L/2). key_context: the number of tokens before a key token that its copy beyond L
+    repeats; see docs/protocols.md. keep_losses: also keep the loss of every target, in the run's eval_targets.parquet.
+    device: `cpu`, `cuda` or `auto`. data: the token store, if it has moved since the training. seq_len: L of `hf:`
+    checkpoints (default: as in their configuration). trust_code: allow Python files that came with the runs to run,
+    even if you have not run them before; see docs/trust.md.
 
     Raises UserError before starting if a setting is invalid, such as an extension that applies to no run, and if a
     token of a run's model depends on later ones. If some of several runs fail, the others are evaluated, and RunsFailed

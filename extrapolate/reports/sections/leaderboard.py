@@ -11,6 +11,7 @@ from extrapolate.reports.page import Block, Heading, Table, Text
 from extrapolate.reports.sections.base import Part, Section, parquet, sections
 from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
+from extrapolate.results.verdicts import LEAST
 from extrapolate.statistics.comparable import strict_mean
 from extrapolate.statistics.ranks import rank_intervals
 from extrapolate.statistics.seeds import seeds_of
@@ -36,11 +37,11 @@ LEADERBOARD = Described(
 )  # fmt: skip
 
 EXPLAINED = """\
-Models are ranked by their mean loss; 1 is the lowest. Brackets hold the 95 % interval of a rank: it goes from one more
-than the number of models that are surely better to the number of models that are not surely worse. Surely: the
-intervals of a model's differences to all other models hold at once, and the difference is at least 0.001 nats. All
-models are resampled together, over the same {clusters}. Each rank's interval stands for itself: of 20, about one at
-most is wrong."""
+Models are ranked by their mean loss; 1 is the lowest. Brackets hold the 95 % interval of a rank. It begins at 1 plus
+the number of models that are significantly better, and ends at the number of models that are not significantly worse,
+the model itself included. Significance uses intervals that hold for all pairs of the model at once, and a difference
+of at least {least:g} nats. All models are resampled together, over the same {clusters}. The intervals of ranks are
+not simultaneous: at most about one in 20 is wrong."""
 ONE_SEED = "With one seed, ranks and intervals are about these runs: another seed may give another order."
 
 
@@ -71,7 +72,7 @@ class Leaderboard(Section):
             blocks += [
                 Heading(2, f"Ranks, protocol {protocol}"),
                 Table(_shown(table), f"{protocol}, rank by loss at each length, with its 95 % interval"),
-                Text(EXPLAINED.format(clusters=clusters)),
+                Text(EXPLAINED.format(clusters=clusters, least=LEAST)),
             ]
             if table["low"].isna().any():
                 blocks.append(
