@@ -56,10 +56,9 @@ def test_the_table_has_means_the_worst_seed_and_what_key_tokens_gain(frontier, r
 
 def test_the_page_says_what_its_rows_are(frontier, rows) -> None:
     page = " ".join(frontier.page(*rows, "NoPE wins.", "By hand.", "## Protocol windows\n\nranks\n").split())
-    assert (
-        "so far 3 models and 4 runs of about 1.4 million parameters, each trained on 4,000,000 tokens at L = 64" in page
-    )
-    assert "Trained on a machine, 2026-01-02, with commits abc. **NoPE wins.** By hand. ## The table" in page
+    assert "so far 3 models and 4 runs of about 1.4 million parameters, each trained on 4,000,000 tokens at" in page
+    assert "Trained on a machine, 2026-01-02, with commits abc. " in page
+    assert "**NoPE wins.** By hand. ## The table" in page
     assert page.endswith("## Ranks ### Protocol windows ranks")
 
 
