@@ -19,11 +19,9 @@ def sweep(
     study: Annotated[Path, typer.Argument(help="a TOML file: the grid, and what to evaluate")],
     out: Annotated[Path | None, _STUDY(help="the study's folder  [default: sweeps/<the file's name>]")] = None,
     scale: Annotated[str | None, _STUDY(help="as the file's section of this name changes it, such as tiny")] = None,
-    encodings: Annotated[
+    pe: Annotated[
         list[str] | None,
-        _STUDY(
-            "--pe", help="train this instead of the study's own encodings, as it trains them; give it once for each"
-        ),
+        _STUDY(help="train this instead of the study's own encodings, as it trains them; give it once for each"),
     ] = None,
     jobs: Annotated[
         int | None,
@@ -67,7 +65,7 @@ def sweep(
 
     if dry_run:
         rows, whole = sweeping.estimate_sweep(
-            study, out, scale=scale, encodings=encodings or (), jobs=jobs, trust_code=trust_code, progress=CommandLine()
+            study, out, scale=scale, encodings=pe or (), jobs=jobs, trust_code=trust_code, progress=CommandLine()
         )
         if as_json:
             print_json(rows.to_dict("records"))
@@ -83,7 +81,7 @@ def sweep(
         print_table(shown, f"{len(shown)} cells, {whole.jobs} at once: about {duration(whole.seconds)}")
         return
     found = sweeping.sweep(
-        study, out, scale=scale, encodings=encodings or (), jobs=jobs, engine=engine, address=address, cpus=cpus,
+        study, out, scale=scale, encodings=pe or (), jobs=jobs, engine=engine, address=address, cpus=cpus,
         gpus=gpus, array=None if array is None else _share(array), tracker=tracker, trust_code=trust_code,
         progress=CommandLine(),
     )  # fmt: skip
