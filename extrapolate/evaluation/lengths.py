@@ -171,7 +171,7 @@ def _lengths_between(model: LanguageModel, layouts: Iterable[Layout]) -> list[in
         of_rows = [sorted({group.length for group in groups}) for groups in layout.rows.values()]
         found |= {lengths[-1] for lengths in of_rows}
         every = sorted({length for lengths in of_rows for length in lengths})
-        found |= set(every[:: max(1, len(every) // MOST_BETWEEN)])
+        found |= set(every[:: max(1, -(-len(every) // MOST_BETWEEN))])
     return sorted(found)
 
 
