@@ -7,11 +7,11 @@ Shapes: B windows, T tokens, D what enters the head.
 """
 
 import copy
+import functools
 import random
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import product
 from typing import Any, NoReturn
 
@@ -74,6 +74,10 @@ def leak_of(
     first_BTD, first_drawn = _repeatable(hidden, first_BT)
     draws = _draws(first_drawn, tokens_BT.device)
 
+    @functools.cache
+    def first_of_equal_draws() -> Tensor:
+        return _repeatable(hidden, first_BT)[0]
+
     def differ(tokens_BT: Tensor) -> Tensor:
         """Where the states are others, [B, T]; nothing is known of what is no number.
 
@@ -83,7 +87,7 @@ def leak_of(
         wrong_BT = (_difference(states_BTD, first_BTD) > tolerance).any(dim=-1)
         if not torch.equal(drawn, first_drawn) or (draws and wrong_BT.any()):
             with nullcontext() if isinstance(_get_current_dispatch_mode(), _EqualDraws) else _EqualDraws():
-                expected_BTD, states_BTD = (_repeatable(hidden, asked_BT)[0] for asked_BT in (first_BT, tokens_BT))
+                expected_BTD, states_BTD = first_of_equal_draws(), _repeatable(hidden, tokens_BT)[0]
             wrong_BT = (_difference(states_BTD, expected_BTD) > tolerance).any(dim=-1)
         return wrong_BT
 
@@ -122,7 +126,7 @@ def leak_in(
     fewer bits than float32, what differs is compared with what another rounding of the embedding changes.
     copies: every call has a copy of the model, so that none sees what another kept.
     """
-    states = partial(_states, model, plan, precision, copies)
+    states = functools.partial(_states, model, plan, precision, copies)
     if not isinstance(model, Model):
         tolerance = TOLERANCE_OF_OTHERS if precision == "fp32" else TOLERANCE_OF_OTHERS_IN_BF16
         return leak_of(states, tokens_BT, model.vocab_size, tolerance, places)
@@ -140,7 +144,7 @@ def leak_in(
     if isinstance(plan, Setting):
         plan = replace(exact.setting(plan.plan), queries_per_chunk=plan.queries_per_chunk)
     try:
-        states = partial(_states, exact, plan, precision, copies)
+        states = functools.partial(_states, exact, plan, precision, copies)
         found = leak_of(states, tokens_BT, model.vocab_size, TOLERANCE, places, model.seq_len)
     except RuntimeError as error:
         if "allocate" in str(error):  # memory does not suffice
@@ -150,9 +154,16 @@ def leak_in(
 
 
 def _states(model: LanguageModel, plan: Plan | Setting, precision: str, copies: bool, tokens_BT: Tensor) -> Tensor:
-    asked = copy.deepcopy(model) if copies else model
+    asked = _copy_of(model) if copies and isinstance(model, Model) else model
     with torch.autocast(asked.device.type, torch.bfloat16, enabled=precision == "bf16"):
         return asked.hidden(tokens_BT, asked.setting(plan) if isinstance(plan, Plan) else plan)
+
+
+def _copy_of(model: Model) -> Model:
+    """A copy with encodings of its own; it shares all other parts, which keep nothing of the tokens they are given."""
+    own = {id(part) for encoding in model.encodings for part in encoding.modules()}
+    shared = (module for module in model.modules() if not any(id(part) in own for part in module.modules()))
+    return copy.deepcopy(model, {id(part): part for part in (*shared, model.config)})
 
 
 def _difference(states_BTD: Tensor, expected_BTD: Tensor) -> Tensor:
@@ -206,11 +217,11 @@ def check_in_both_modes(model: Model, plan: Plan, length: int, owner: object, pr
             used = precision if training else "fp32"
             places = LEAST_TOKENS // length if training or asked is model else every
             tries: list[tuple[AbstractContextManager[object], int]] = [(nullcontext(), places)]
-            states = partial(_states, asked, plan, used, True)
+            states = functools.partial(_states, asked, plan, used, True)
             if training and _draws(_repeatable(states, tokens_BT[:FEWEST])[1], tokens_BT.device):
                 tries += [(_EqualDraws(value), 0) for value in DRAWS]
             for numbers, places in tries:
-                find = partial(leak_in, asked, plan, tokens_BT, used, copies=True, places=places)
+                find = functools.partial(leak_in, asked, plan, tokens_BT, used, copies=True, places=places)
                 with numbers:
                     if leak := find():
                         refuse(asked, leak, find, owner, length, case)
@@ -237,10 +248,10 @@ def remembers(model: Model, plan: Plan, precision: str, tokens_BT: Tensor) -> bo
     """Whether the states depend on the tokens of an earlier call; in training, steps may be counted."""
     fresh, used = (with_fresh_classes(copy.deepcopy(model)) for _ in range(2))
     if model.training:
-        _repeatable(partial(_states, fresh, plan, precision, False), tokens_BT)
-    _repeatable(partial(_states, used, plan, precision, False), (tokens_BT + 1) % model.vocab_size)
+        _repeatable(functools.partial(_states, fresh, plan, precision, False), tokens_BT)
+    _repeatable(functools.partial(_states, used, plan, precision, False), (tokens_BT + 1) % model.vocab_size)
     expected_BTD, found_BTD = (
-        _repeatable(partial(_states, one, plan, precision, False), tokens_BT)[0] for one in (fresh, used)
+        _repeatable(functools.partial(_states, one, plan, precision, False), tokens_BT)[0] for one in (fresh, used)
     )
     return bool((_difference(found_BTD, expected_BTD) > TOLERANCE).any())
 
@@ -253,7 +264,7 @@ def _with_random_parameters(model: Model, plan: Plan, tokens_BT: Tensor, owner: 
     """
     for share in SHARES:
         drawn = _drawn(model, share, owner).eval()
-        if _repeatable(partial(_states, drawn, plan, "fp32", True), tokens_BT)[0].isfinite().all():
+        if _repeatable(functools.partial(_states, drawn, plan, "fp32", True), tokens_BT)[0].isfinite().all():
             return drawn
     raise UserError(
         f"{owner}: the encoding gives NaN or infinite numbers once its parameters move from where they start, as they "
