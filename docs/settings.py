@@ -1,4 +1,4 @@
-"""The settings of trainings and evaluations: their table in docs/setting-up.md, and their types for editors.
+"""The settings of training and evaluation: their table in docs/setting-up.md, and their types for editors.
 
 docs/generate.py runs it.
 """

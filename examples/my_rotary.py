@@ -12,7 +12,7 @@ from extrapolate.encodings.plan import Plan
 class PhaseRoPE(Encoding):
     """RoPE whose keys are turned by an additional learned angle per pair of channels, which starts at 0.
 
-    Arguments: theta, the base (default 10 000).
+    Arguments: theta, the base (default 10,000).
     Source: this file.
     """
 

@@ -26,7 +26,7 @@ def check(encoding: str | EncodingClass, *, seq_len: int = 64) -> pd.DataFrame:
     16 L, in a model with an encoding that it applies to.
 
     encoding: a spec, such as `my_file.py:MyEncoding:strength=2`, `rope` or `my_file.py:MyExtension`; or the class of an
-    encoding, as in `train`. seq_len: the training length L, 4 to 4 096 tokens; the model around it is tiny.
+    encoding, as in `train`. seq_len: the training length L, 4 to 4,096 tokens; the model around it is tiny.
 
     Raises UserError if there is no such encoding, or its file does not import.
     """

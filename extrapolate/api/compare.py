@@ -24,7 +24,7 @@ def compare(
     confidence: Annotated[float, Flag("how sure the intervals are: 0.95 is 95 %", _HOW, least=0.5, most=0.999)] = 0.95,
     least_difference: Annotated[float, Flag("nats; a smaller difference does not matter", _HOW, least=0.0)] = 0.01,
     correct: Annotated[
-        str, Flag("holm: correct verdicts for the number of comparisons; none: each stands for itself", _HOW)
+        str, Flag("holm: correct verdicts for the number of comparisons; none: leave them as they are", _HOW)
     ] = "none",
     progress: Progress = QUIET,
     **which: Unpack[RowArguments],

@@ -30,7 +30,7 @@ def inspect(runs: "Runs", *, progress: Progress = QUIET, **settings: Unpack[Insp
 
     runs: as for `evaluate`. measures: names of measurements, such as `attention` (default: all). factors: lengths N as
     multiples of L. extend: extensions; the run as trained is always included. windows: the maximum number of windows
-    (default: 16, or fewer if the longest have more than 2 048 tokens, but at least 4). split: `test` or `validation`.
+    (default: 16, or fewer if the longest have more than 2,048 tokens, but at least 4). split: `test` or `validation`.
     Other arguments are those of `evaluate`.
 
     Raises UserError before starting if a setting is invalid, or under torchrun, which cannot share this work. If some

@@ -39,7 +39,7 @@ def train(
     ] = None,
     tracker: Annotated[
         Literal["trackio", "wandb", "tensorboard"] | None,
-        Flag("tell it each row of the log: docs/setting-up.md", "The run", usual="none", envvar="EXTRAPOLATE_TRACKER"),
+        Flag("also send the training log to this tracker", "The run", usual="none", envvar="EXTRAPOLATE_TRACKER"),
     ] = None,
     config: Annotated[
         str | Path | None, Flag("read settings from a TOML file, or a run's config.json", "From settings or a run")
@@ -61,7 +61,7 @@ def train(
     ] = None,
     fsdp: Annotated[
         bool,
-        Flag("where torchrun starts several processes: each holds a part of the model, not all of it", "Machine"),
+        Flag("with torchrun: shard the model over the processes", "Machine"),
     ] = False,
     trust_code: Annotated[
         bool,

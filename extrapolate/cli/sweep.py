@@ -45,7 +45,7 @@ def sweep(
     ] = False,
     tracker: Annotated[
         Literal["trackio", "wandb", "tensorboard"] | None,
-        _STUDY(envvar="EXTRAPOLATE_TRACKER", help="tell it each row of the runs' logs  [default: none]"),
+        _STUDY(envvar="EXTRAPOLATE_TRACKER", help="also send the runs' training logs to this tracker  [default: none]"),
     ] = None,
     trust_code: Annotated[
         bool, _STUDY("--trust-code", help="run Python files that the study names; read them first")

@@ -239,7 +239,7 @@ class Encoding(nn.Module):
         return {name: value for name, value in self.arguments().items() if usual[name] != value}
 
     def begin_step(self, done: float) -> None:
-        """Called before every training step, in every layer, with the share of the training that is done, 0 to 1.
+        """Called before every training step, in every layer, with the share of training that is done, 0 to 1.
 
         For what changes in the course of a training. A resumed one goes on in the middle, and other processes train
         along: what is kept must follow from `done` alone. Compiled code takes numbers for constants, and a plan's

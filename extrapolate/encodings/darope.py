@@ -26,7 +26,7 @@ class DaRoPE(RoPE):
     We found no code by the authors; the formula is that of the paper. Arguments: alpha, where alpha_h starts (default
     0.5); spread, the standard deviation of u at first (default 0.1); kept, the number of fast pairs (default: as many
     as complete a turn within L); length, L in tokens (default: the training length); theta and pairing, as for rope
-    (the paper's dense models have a theta of 500 000, its largest one 10 000).
+    (the paper's dense models have a theta of 500,000, its largest one 10,000).
     Source: DaRoPE, arXiv 2609.34556.
     """
 

@@ -28,10 +28,11 @@ class KDA(Encoding):
     Beyond L: there are no positions and no growing number of keys. The state has a fixed size, and what the gates do to
     it over more than L tokens was never trained.
 
-    Our reading: g is at least -10, which float32 needs; if the model has fewer key heads than query heads, each query
-    head has a convolution of its own for its key and its value. At first, as in the authors' code, e^(a_h) is drawn
-    from 1..16, softplus(c) log-uniformly from 0.001..0.1, and weights of gates with deviation 0.02. Layers of Kimi
-    Linear alternate with NoPE: see pattern. No extension applies: there are no scores.
+    Our reading: g is clamped to at least -10, so that float32 suffices within a block. If the model has fewer key heads
+    than query heads, each query head has its own convolution for its key and its value. Initial values are those of the
+    authors' code: e^(a_h) is drawn from 1..16, softplus(c) log-uniformly from 0.001..0.1, and the gates' weights with
+    a standard deviation of 0.02. Kimi Linear alternates such layers with NoPE: see pattern. No extension applies,
+    because there are no scores.
     Source: Kimi Linear, arXiv 2510.26692.
     """
 

@@ -25,8 +25,8 @@ class PaTH(Encoding):
     what it multiplies or flip its sign, and thousands of factors leave little.
 
     With a forget gate, ln f_(j+1) + ... + ln f_i is added as in FoX, but inside the division by sqrt(K), as in the
-    authors' code. With grouped keys, their w belongs to a key head; here every query head has one. How W1, W2 and the
-    convolution start is ours: the size of w is about 1 before the norm, whatever the width.
+    authors' code. With grouped keys, the authors' w belongs to a key head; here every query head has one. The initial
+    values of W1, W2 and the convolution are ours: the size of w is about 1 before the norm, whatever the width.
 
     Arguments: forget, whether there is a gate (default no); rank, the number of rows of W1 (default 32).
     Source: Yang et al., arXiv 2505.16381.

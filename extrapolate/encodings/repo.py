@@ -25,7 +25,7 @@ class RePo(RoPE):
     Our choices: x is normalised, while the authors' model normalises after attention and reads the residual stream
     itself; and `start` follows the depth. Arguments: start, the first layer, counted from 0, whose positions come from
     content (default 5/16 of the layers, rounded, but at least 1 if there are two: 5 of 16 in the authors' model); size,
-    the rows of W_g and W_c (default width / 8, as there); theta (500 000 there) and pairing, as for rope.
+    the rows of W_g and W_c (default width / 8, as there); theta (500,000 there) and pairing, as for rope.
     Source: RePo, Li et al., arXiv 2512.14391.
     """
 

@@ -20,7 +20,7 @@ class RoPE(Encoding):
     Beyond L: pairs that have not completed a turn within L tokens (L w_m < 2 pi) reach angles never seen, and the loss
     rises steeply.
 
-    Arguments: theta, the base (Llama 3 uses 500 000); pairing, which channels form a pair: "half" (m, m + K/2), as in
+    Arguments: theta, the base (Llama 3 uses 500,000); pairing, which channels form a pair: "half" (m, m + K/2), as in
     Llama on Hugging Face, or "interleaved" (2m, 2m + 1), as in the paper. Trained from scratch, both give the same
     class of functions, but weights do not carry over.
     Source: Su et al., arXiv 2104.09864.

@@ -31,7 +31,9 @@ class OpenedRuns:
         int | None, _runs("with hf: training length L, tokens", usual="as the checkpoint says", least=2)
     ] = None
     trust_code: Annotated[bool, _runs("run Python files that came with the runs; read them first")] = False
-    device: Annotated[Literal["auto", "cpu", "cuda"], _machine("what computes", envvar="EXTRAPOLATE_DEVICE")] = "auto"
+    device: Annotated[Literal["auto", "cpu", "cuda"], _machine("auto: a GPU if any", envvar="EXTRAPOLATE_DEVICE")] = (
+        "auto"
+    )
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ _what = partial(Flag, panel="What to inspect")
 class InspectionSettings(Lengths):
     """What to measure, on how many windows.
 
-    windows is the most that are read; None: 16, or fewer where the longest have more than 2 048 tokens, but 4.
+    windows is the most that are read; None: 16, or fewer where the longest have more than 2,048 tokens, but 4.
     """
 
     measures: Annotated[

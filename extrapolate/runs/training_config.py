@@ -41,13 +41,15 @@ class TrainingConfig(Section):
         ge=0,
         lt=2**64,  # as torch takes seeds
     )
-    device: Annotated[Literal["cpu", "cuda"], _machine("what computes", auto=True, envvar="EXTRAPOLATE_DEVICE")] = "cpu"
-    precision: Annotated[
-        Literal["fp32", "bf16"], _machine("auto: bf16 where the hardware computes in it", auto=True)
-    ] = "fp32"
+    device: Annotated[
+        Literal["cpu", "cuda"], _machine("auto: a GPU if any", auto=True, envvar="EXTRAPOLATE_DEVICE")
+    ] = "cpu"
+    precision: Annotated[Literal["fp32", "bf16"], _machine("auto: bf16 if the hardware supports it", auto=True)] = (
+        "fp32"
+    )
     compile: Annotated[
         bool,
-        _machine("use torch.compile", off=True, usual="where the run is long enough"),
+        _machine("use torch.compile", off=True, usual="if the run is long enough"),
     ] = False
     probes: Annotated[
         str | None,

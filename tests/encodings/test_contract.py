@@ -90,7 +90,7 @@ def test_positions_are_float32_under_autocast(name: str, monkeypatch: pytest.Mon
 
 
 def test_far_positions_stay_apart_under_autocast(name: str) -> None:
-    """At 65 534 and 65 535 an encoding must not say the same: bfloat16 would. Keys lie a few tokens before."""
+    """At 65,534 and 65,535 an encoding must not say the same: bfloat16 would. Keys lie a few tokens before."""
     spec = specs.parse(name)
     far = {"max": 70_001} if spec.name == "random" else {}
     encoding = layer_encodings(spec.name, {**spec.arguments, **far}, Dims(32, 2, 16, seq_len=70_000, layers=2))[0]

@@ -93,5 +93,5 @@ def _explained(found: Checked) -> str:
         "that is gone is worse, also of one seed."
     )
     if (found.rows["seeds"] == 1).any():
-        said += " With one seed, the interval is about these runs: a training that is repeated may give another loss."
+        said += " With one seed, the interval is about these runs: repeating one may give another loss."
     return said

@@ -31,7 +31,7 @@ RATES = Described(
         Column(
             "Taken", TEXT, meaning="`yes` for the rate with the lowest validation loss; `yes, the lowest tried` or "
             "`yes, the highest tried` at the end of the range, where a better one may lie beyond; `diverged` if the "
-            "loss of a training became infinite; else an empty string.",
+            "loss of a run became infinite; else an empty string.",
         ),
         Column(
             "Weights", TEXT, meaning="The SHA-256 of the last weights of each seed's run if the rate was taken, joined "
