@@ -26,7 +26,7 @@ from extrapolate.errors import UserError
 from extrapolate.model.attention import Setting
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.model.model import Model
-from extrapolate.model.places import FEWEST, LEAST_TOKENS, later, places_within, random_windows
+from extrapolate.model.places import FEWEST, few_places, later, places_within, random_windows
 from extrapolate.specs.user_files import with_fresh_classes
 
 # Of the largest number. In ours, products of the same sizes are rounded alike; what another library does is not known.
@@ -215,7 +215,7 @@ def check_in_both_modes(model: Model, plan: Plan, length: int, owner: object, pr
         case = " in training" if training else ""
         with _training_gradients() if training else nullcontext():
             used = precision if training else "fp32"
-            places = LEAST_TOKENS // length if training or asked is model else every
+            places = few_places(length) if training or asked is model else every
             tries: list[tuple[AbstractContextManager[object], int]] = [(nullcontext(), places)]
             states = functools.partial(_states, asked, plan, used, True)
             if training and _draws(_repeatable(states, tokens_BT[:FEWEST])[1], tokens_BT.device):

@@ -12,6 +12,7 @@ from torch import Tensor
 FEWEST, TOKENS = 3, 4096
 # How many tokens are read to try more places than that: at least, at most, and for how many floating-point operations.
 LEAST_TOKENS, MOST_TOKENS, OPERATIONS = 8192, 2**17, 2e11
+AGAIN = 4  # how many windows each place of a short window is tried in, at most
 
 
 def window_count(length: int) -> int:
@@ -23,6 +24,11 @@ def places_within(products: float, length: int) -> int:
     """At how many places of windows a model is tried that multiplies `products` numbers a token."""
     tokens = min(MOST_TOKENS, max(LEAST_TOKENS, int(OPERATIONS / (2 * max(1, products)))))
     return min(length - 1, tokens // length)
+
+
+def few_places(length: int) -> int:
+    """At how many places of windows of `length` tokens any model is tried; in a short window, at each several times."""
+    return min(AGAIN * (length - 1), LEAST_TOKENS // length)
 
 
 def random_windows(vocab_size: int, length: int, least: int = 0) -> Tensor:
