@@ -6,13 +6,14 @@ from typing import Any
 
 import torch
 from safetensors.torch import load, save
-from torch import Tensor, nn
 
 from extrapolate.contract.autocast import same
 from extrapolate.contract.small_model import resolved_factor, tokens
+from extrapolate.encodings.plan import PLAIN
 from extrapolate.errors import UserError
 from extrapolate.model.model import Model
 from extrapolate.runs.weights import load_weights, unique_weights
+from extrapolate.training.reloading import check_reloaded, unsaved
 
 STEPS = 2  # before the state is saved, and after
 RATE = 0.1
@@ -52,7 +53,7 @@ class _Trained:
 
 
 def check_resume(make: Callable[[Mapping[str, Any]], Model], arguments: Mapping[str, Any], file: Path) -> None:
-    """Raises UserError if weights after a resume differ in any bit.
+    """Raises UserError if weights after a resume differ in any bit, or a new model with the weights computes others.
 
     `make` gives a model with these arguments of its encoding: those given, and then all of them, as a run keeps them.
     """
@@ -68,22 +69,7 @@ def check_resume(make: Callable[[Mapping[str, Any]], Model], arguments: Mapping[
     if different := next((name for name in theirs if not same(ours[name], theirs[name])), None):
         raise UserError(
             f"{file}: a training that was saved and resumed ends with another {different} than one that was not"
-            f"{_unsaved(again.model, once.model)}: keep what changes or is drawn in a parameter or a buffer "
+            f"{unsaved(again.model, once.model)}: keep what changes or is drawn in a parameter or a buffer "
             "(register_buffer), and draw random numbers from torch"
         )
-
-
-def _unsaved(model: Model, other: Model) -> str:
-    """The attribute of an encoding that is another in one model than in the other."""
-    for some, others in zip(model.encodings, other.encodings, strict=True):
-        usual = vars(nn.Module()).keys()
-        kept = {name: value for name, value in vars(others).items() if name not in usual}
-        kept |= dict(others.named_buffers())
-        mine = vars(some) | dict(some.named_buffers())
-        for name, value in kept.items():
-            own = mine.get(name)
-            if isinstance(value, Tensor | int | float | list | tuple) and not (
-                same(own, value) if isinstance(value, Tensor) else own == value
-            ):
-                return f", for self.{name} is not saved"
-    return ""
+    check_reloaded(once.model, lambda: make(once.model.encoding.arguments()), PLAIN, once.x_BT, file)

@@ -41,7 +41,12 @@ def check_run(
     asked: dict[tuple[Plan, int], str] = {}
     for text, applied in extensions_to_evaluate(run, model, extensions).items():
         for length in sorted({*lengths, *([model.seq_len] if text == AS_TRAINED else [])}):
-            plan = applied.expected_plan(run, model, length)
+            plan, again = (applied.expected_plan(run, model, length) for _ in range(2))
+            if plan != again:
+                raise UserError(
+                    f"{text} has another plan for {length} tokens when it is made again: compute it from its arguments "
+                    "and the lengths alone"
+                )
             if model.defined_at(length, plan):
                 asked.setdefault((plan, length), text)
 
@@ -52,8 +57,7 @@ def check_run(
         return torch.from_numpy(np.resize(tokens, (count, length)))
 
     if isinstance(model, Model) and precision == "fp32" and any(map(is_users, model.encodings)):
-        for plan, length in asked:  # before the model itself keeps anything
-            _check_forgets(run, model, plan, windows(length)[:1])
+        _check_forgets(run, model, [(plan, windows(length)[:1]) for plan, length in asked])
     for (plan, length), text in asked.items():
         # A model of our own was tried at more places of L tokens before its training; what the package has, its tests
         # have tried at other lengths.
@@ -64,9 +68,10 @@ def check_run(
 
 
 @torch.inference_mode()
-def _check_forgets(run: AnyRun, model: Model, plan: Plan, tokens_BT: Tensor) -> None:
-    """Raises UserError if an encoding keeps something from other tokens."""
-    if causality.remembers(model, plan, "fp32", to_device(tokens_BT, model.device)):
+def _check_forgets(run: AnyRun, model: Model, calls: Sequence[tuple[Plan, Tensor]]) -> None:
+    """Raises UserError if an encoding keeps something from one of these calls, which the model has not answered yet."""
+    on_device = [(plan, to_device(tokens_BT, model.device)) for plan, tokens_BT in calls]
+    if (tokens_BT := causality.remembers(model, on_device)) is not None:
         wrong = causality.REMEMBERS
         raise UserError(f"{run.path}: the encoding {wrong.what}, at {tokens_BT.shape[1]} tokens: {wrong.advice}")
 

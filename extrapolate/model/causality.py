@@ -9,7 +9,7 @@ Shapes: B windows, T tokens, D what enters the head.
 import copy
 import functools
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import product
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
-from extrapolate.encodings.base import Encoding
+from extrapolate.encodings.base import POSITIONS, Encoding
 from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
 from extrapolate.model.attention import Setting
@@ -51,7 +51,10 @@ class Leak:
 
 
 OTHER_WINDOWS = Leak("makes a window depend on the windows beside it in a batch")
-REMEMBERS = Leak("gives other numbers after other tokens than at first", "keep nothing of tokens for the next call")
+REMEMBERS = Leak(
+    "gives other numbers after other tokens, lengths or positions than at first",
+    "keep nothing of a call for the next one",
+)
 UNSTEADY = Leak("gives other numbers when it is asked for the same tokens again", "draw random numbers from torch")
 
 
@@ -84,11 +87,11 @@ def leak_of(
         If tokens decide how many random numbers are drawn, or for which tokens, both are asked again with equal ones.
         """
         states_BTD, drawn = _repeatable(hidden, tokens_BT)
-        wrong_BT = (_difference(states_BTD, first_BTD) > tolerance).any(dim=-1)
+        wrong_BT = (difference(states_BTD, first_BTD) > tolerance).any(dim=-1)
         if not torch.equal(drawn, first_drawn) or (draws and wrong_BT.any()):
             with nullcontext() if isinstance(_get_current_dispatch_mode(), _EqualDraws) else _EqualDraws():
                 expected_BTD, states_BTD = first_of_equal_draws(), _repeatable(hidden, tokens_BT)[0]
-            wrong_BT = (_difference(states_BTD, expected_BTD) > tolerance).any(dim=-1)
+            wrong_BT = (difference(states_BTD, expected_BTD) > tolerance).any(dim=-1)
         return wrong_BT
 
     def depends_on_others(window: int) -> bool:
@@ -136,7 +139,7 @@ def leak_in(
     if precision != "fp32":
         with _rounded_otherwise(model):
             otherwise_BTD, _ = _repeatable(states, tokens_BT)
-        rounding = float(_difference(otherwise_BTD, _repeatable(states, tokens_BT)[0]).max())
+        rounding = float(difference(otherwise_BTD, _repeatable(states, tokens_BT)[0]).max())
         return leak_of(states, tokens_BT, model.vocab_size, max(TOLERANCE, TIMES * rounding), places, model.seq_len)
     if large := leak_of(states, tokens_BT, model.vocab_size, LARGE, places, model.seq_len):
         return large
@@ -154,19 +157,24 @@ def leak_in(
 
 
 def _states(model: LanguageModel, plan: Plan | Setting, precision: str, copies: bool, tokens_BT: Tensor) -> Tensor:
-    asked = _copy_of(model) if copies and isinstance(model, Model) else model
+    asked = copy_of(model) if copies and isinstance(model, Model) else model
     with torch.autocast(asked.device.type, torch.bfloat16, enabled=precision == "bf16"):
         return asked.hidden(tokens_BT, asked.setting(plan) if isinstance(plan, Plan) else plan)
 
 
-def _copy_of(model: Model) -> Model:
+def copy_of(model: Model) -> Model:
     """A copy with encodings of its own; it shares all other parts, which keep nothing of the tokens they are given."""
     own = {id(part) for encoding in model.encodings for part in encoding.modules()}
     shared = (module for module in model.modules() if not any(id(part) in own for part in module.modules()))
     return copy.deepcopy(model, {id(part): part for part in (*shared, model.config)})
 
 
-def _difference(states_BTD: Tensor, expected_BTD: Tensor) -> Tensor:
+def states_of(model: LanguageModel, plan: Plan | Setting, tokens_BT: Tensor, precision: str = "fp32") -> Tensor:
+    """The states, [B, T, D], with the same random numbers every time."""
+    return _repeatable(functools.partial(_states, model, plan, precision, False), tokens_BT)[0]
+
+
+def difference(states_BTD: Tensor, expected_BTD: Tensor) -> Tensor:
     """By how much states differ from those that are expected, as a part of the largest of these."""
     return (states_BTD - expected_BTD).abs() / expected_BTD.nan_to_num(0.0, 0.0, 0.0).abs().max()
 
@@ -227,7 +235,8 @@ def check_in_both_modes(model: Model, plan: Plan, length: int, owner: object, pr
                         refuse(asked, leak, find, owner, length, case)
             if not training and _differs_alone(states, tokens_BT):
                 raise UserError(f"{owner}: the encoding gives one window alone other numbers, at {length} tokens")
-            if remembers(asked, plan, used, tokens_BT[:FEWEST]):
+            few_BT = tokens_BT[:FEWEST]
+            if remembers(asked, [(plan, few_BT)] if training else _other_calls(asked, plan, few_BT), used) is not None:
                 raise UserError(f"{owner}: the encoding {REMEMBERS.what}, at {length} tokens{case}: {REMEMBERS.advice}")
 
 
@@ -241,19 +250,36 @@ def _training_gradients() -> Iterator[None]:
 def _differs_alone(hidden: Callable[[Tensor], Tensor], tokens_BT: Tensor) -> bool:
     """Whether a window alone has other states than in a batch."""
     alone_BTD, beside_BTD = _repeatable(hidden, tokens_BT[:1])[0], _repeatable(hidden, tokens_BT)[0][:1]
-    return bool((_difference(alone_BTD, beside_BTD) > LARGE).any())
+    return bool((difference(alone_BTD, beside_BTD) > LARGE).any())
 
 
-def remembers(model: Model, plan: Plan, precision: str, tokens_BT: Tensor) -> bool:
-    """Whether the states depend on the tokens of an earlier call; in training, steps may be counted."""
-    fresh, used = (with_fresh_classes(copy.deepcopy(model)) for _ in range(2))
-    if model.training:
-        _repeatable(functools.partial(_states, fresh, plan, precision, False), tokens_BT)
-    _repeatable(functools.partial(_states, used, plan, precision, False), (tokens_BT + 1) % model.vocab_size)
-    expected_BTD, found_BTD = (
-        _repeatable(functools.partial(_states, one, plan, precision, False), tokens_BT)[0] for one in (fresh, used)
-    )
-    return bool((_difference(found_BTD, expected_BTD) > TOLERANCE).any())
+def remembers(model: Model, asked: Sequence[tuple[Plan, Tensor]], precision: str = "fp32") -> Tensor | None:
+    """The first of these tokens, [B, T], whose states depend on earlier calls; None if none do.
+
+    Earlier calls have other tokens, and all of these plans and lengths. In training, steps may be counted.
+    """
+    used = with_fresh_classes(copy.deepcopy(model))
+    for plan, tokens_BT in asked:
+        states_of(used, plan, (tokens_BT + 1) % model.vocab_size, precision)
+    for plan, tokens_BT in asked:
+        fresh = with_fresh_classes(copy.deepcopy(model))
+        if model.training:
+            states_of(fresh, plan, tokens_BT, precision)
+        expected_BTD, found_BTD = (states_of(one, plan, tokens_BT, precision) for one in (fresh, used))
+        if bool((difference(found_BTD, expected_BTD) > TOLERANCE).any()):
+            return tokens_BT
+    return None
+
+
+def _other_calls(model: Model, plan: Plan, tokens_BT: Tensor) -> list[tuple[Plan, Tensor]]:
+    """Calls of an evaluation after which the one of these tokens must give the same: it comes first."""
+    calls = [(plan, tokens_BT)]
+    longer = tokens_BT.shape[1] + model.seq_len
+    if model.defined_at(longer, plan):
+        calls.append((plan, torch.cat([tokens_BT, tokens_BT], dim=1)[:, :longer]))
+    if all(POSITIONS in encoding.accepts for encoding in model.encodings):
+        calls.append((replace(plan, position_scale=plan.position_scale / 2), tokens_BT))
+    return calls
 
 
 def _with_random_parameters(model: Model, plan: Plan, tokens_BT: Tensor, owner: object) -> Model:

@@ -12,6 +12,7 @@ from torch import Tensor
 FEWEST, TOKENS = 3, 4096
 # How many tokens are read to try more places than that: at least, at most, and for how many floating-point operations.
 LEAST_TOKENS, MOST_TOKENS, OPERATIONS = 8192, 2**17, 2e11
+RECURRING = 4  # different tokens in every second window
 AGAIN = 4  # how many windows each place of a short window is tried in, at most
 
 
@@ -32,9 +33,14 @@ def few_places(length: int) -> int:
 
 
 def random_windows(vocab_size: int, length: int, least: int = 0) -> Tensor:
-    """Random tokens, the same for the same arguments, [B, length], B at least `least`."""
+    """Random tokens, the same for the same arguments, [B, length], B at least `least`.
+
+    Every second window has few different tokens, so that they recur in it as they do in text.
+    """
     generator = torch.Generator().manual_seed(1)
-    return torch.randint(0, vocab_size, (max(least, window_count(length)), length), generator=generator)
+    tokens_BT = torch.randint(0, vocab_size, (max(least, window_count(length)), length), generator=generator)
+    tokens_BT[1::2] %= RECURRING
+    return tokens_BT
 
 
 def later(tokens_BT: Tensor, places: int, seq_len: int | None) -> Iterator[Tensor]:

@@ -58,19 +58,28 @@ def trained(run: Path) -> bool:
     return (run / CONFIG).is_file() and Run.open(run).finished
 
 
-def evaluation_key(run: Path, settings: EvaluationSettings) -> str:
-    """A hash of the weights of a finished run and of how they are evaluated, with the content of the user's files."""
+def evaluation_key(run: Path, settings: EvaluationSettings) -> str | None:
+    """A hash of a finished run's weights, of how they are evaluated, and of the tables; None if a table is missing.
+
+    The content of the user's files and of the tables counts, so another evaluation of the run is not taken for this.
+    """
+    names = ["evals.parquet", "eval_documents.parquet"] if settings.protocols else []
+    if settings.probes:
+        names.append(PROBES_TABLE)
+    tables = [run / name for name in names]
+    if not all(table.is_file() for table in tables):
+        return None
     weights = [checkpoint.sha256 for checkpoint in Run.open(run).checkpoints(settings.checkpoint)]
-    return _hash([weights, asdict(settings), [file.sha256 for file in users_files(settings.extend)]])
+    used = [file.sha256 for file in users_files(settings.extend)]
+    return _hash(
+        [weights, asdict(settings), used, [hashlib.sha256(table.read_bytes()).hexdigest() for table in tables]]
+    )
 
 
 def evaluated(folder: Path, name: str, run: Path, settings: EvaluationSettings) -> bool:
-    """Whether a cell's finished run is evaluated so, and its tables are still there."""
-    tables = ["evals.parquet", "eval_documents.parquet"] if settings.protocols else []
-    if settings.probes:
-        tables.append(PROBES_TABLE)
-    known = read(folder, name).evaluated == evaluation_key(run, settings)
-    return known and all((run / table).is_file() for table in tables)
+    """Whether a cell's finished run is evaluated so, and its tables are as they were then."""
+    known = read(folder, name).evaluated
+    return known is not None and known == evaluation_key(run, settings)
 
 
 def settings_key(config: TrainedConfig) -> str:

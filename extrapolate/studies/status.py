@@ -86,7 +86,7 @@ def _status(folder: Path, cell: Cell) -> CellStatus:
         doing = "diverged"
     elif known.passed_over:
         doing = "passed over"
-    elif known.evaluated is not None:
+    elif trained and known.evaluated is not None:
         doing = "done"
     elif trained:
         doing = "trained"

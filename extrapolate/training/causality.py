@@ -1,5 +1,6 @@
 """No token may depend on later ones: a check before and after each training, with the run's own settings."""
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from extrapolate.model.model import Model
 from extrapolate.model.places import FEWEST, random_windows, window_count
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.run import model_of
+from extrapolate.training.reloading import check_reloaded
 
 # Sizes that no encoding depends on. The vocabulary is larger than a batch, whose extremes would never change otherwise.
 SMALL = {"vocab_size": 4096, "ff_width": 64}
@@ -34,8 +36,9 @@ def check_causality(config: TrainedConfig, user_encoding: Path | None, extension
     )
     if decisive in _passed:
         return
+    make = partial(model_of, config.model_copy(update={"model": sizes}), user_encoding)
     with causality.same_random_numbers(torch.device(training.device)):
-        model = model_of(config.model_copy(update={"model": sizes}), user_encoding)
+        model = make()
         with torch.no_grad():
             move_from_constants(model.encodings)
         model.constrain()
@@ -46,11 +49,17 @@ def check_causality(config: TrainedConfig, user_encoding: Path | None, extension
         if training.micro_batch_size > window_count(training.seq_len):
             tokens_BT = random_windows(model.vocab_size, training.seq_len, training.micro_batch_size)
             _refuse_leaks(model.train(), plan, tokens_BT, training.precision, owner, " in a whole batch of training")
+        few_BT = random_windows(model.vocab_size, training.seq_len)[:FEWEST].to(model.device)
+        model.train().begin_step(0.5)
+        causality.states_of(model, plan, few_BT, training.precision)
+        check_reloaded(model, make, plan, few_BT, owner)
     _passed.add(decisive)
 
 
-def check_trained(model: Model, plan: Plan, config: TrainedConfig, owner: object) -> None:
-    """Raises UserError if a model sees later tokens or other windows after the training, such as from some step on.
+def check_trained(model: Model, make: Callable[[], Model], plan: Plan, config: TrainedConfig, owner: object) -> None:
+    """Raises UserError if a trained model sees later tokens or other windows, such as from some step on.
+
+    The same if its weights are not all of it. make: builds the model with fresh weights.
 
     A few windows as long as the run's are tried: the check before the training is the thorough one. The model's mode is
     left as it was.
@@ -65,6 +74,7 @@ def check_trained(model: Model, plan: Plan, config: TrainedConfig, owner: object
             _refuse_leaks(model, plan, tokens_BT, used, owner, f" {case} the training")
     finally:
         model.train(was)
+    check_reloaded(model, make, plan, tokens_BT, owner)
 
 
 @torch.no_grad()

@@ -261,7 +261,8 @@ class Training:
             self.log.check()
             self.log.sync()
         model = self.learner.whole_model()
-        self.ranks.from_first(lambda: check_trained(model, self.plan, self.run.trained, self.run.path))
+        make = self.run.build_model
+        self.ranks.from_first(lambda: check_trained(model, make, self.plan, self.run.trained, self.run.path))
         self._save_weights(final=True)
         if self.ranks.first:
             _finish(self.run.path)

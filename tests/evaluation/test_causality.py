@@ -29,7 +29,7 @@ class Mine(Encoding):
     kept = {}
 
     def embed(self, x, p):
-        if x.shape[1] <= 16:
+        if x.shape[1] <= 32:
             return x
         return x - self.kept.setdefault(x.shape[1], x.mean(dim=0, keepdim=True))
 """
@@ -105,8 +105,61 @@ def test_what_keeps_tokens_beyond_the_training_length_alone_is_not_evaluated(tmp
     file.write_text(KEEPS)
     config, _ = resolve(TrainingRequest(pe=f"{file}:Mine", model=SIZES, training=BUDGET), word_store)
     run = train(config, word_store, tmp_path / "run", user_encoding=file)
-    with pytest.raises(xt.UserError, match=r"run: the encoding gives other numbers after other tokens .* at 32 tokens"):
-        xt.evaluate(run, data=word_store, factors=(1, 2), max_targets=64)
+    with pytest.raises(
+        xt.UserError, match=r"run: the encoding gives other numbers after other tokens, .* at 64 tokens"
+    ):
+        xt.evaluate(run, data=word_store, factors=(1, 4), max_targets=64)
+
+
+KEEPS_FREQUENCIES = """
+from extrapolate.encodings.rope import RoPE
+
+class Mine(RoPE):
+    display = "Mine"
+    kept = {}
+
+    def rotate(self, q, k, pos_T, pos_S, state=None):
+        scale = self.frequency_scale
+        if len(pos_S) > 32:
+            scale = self.kept.setdefault(len(pos_S), scale)
+        return RoPE.rotate(self.copy_with(frequency_scale=scale), q, k, pos_T, pos_S, state)
+"""
+
+
+def test_a_table_without_the_extension_is_not_taken_for_one_with_it(tmp_path: Path, word_store: Store) -> None:
+    """As in a library's rotary embedding, which keeps cosines by the length of the window."""
+    file = tmp_path / "mine.py"
+    file.write_text(KEEPS_FREQUENCIES)
+    config, _ = resolve(TrainingRequest(pe=f"{file}:Mine", model=SIZES, training=BUDGET), word_store)
+    run = train(config, word_store, tmp_path / "run", user_encoding=file)
+    xt.evaluate(run, data=word_store, factors=(1, 4), max_targets=64)
+    with pytest.raises(
+        xt.UserError, match=r"run: the encoding gives other numbers after other tokens, .* at 64 tokens"
+    ):
+        xt.evaluate(run, data=word_store, factors=(1, 4), max_targets=64, extend="ntk:factor=4")
+
+
+DRAWN = """
+import random
+from extrapolate.encodings.base import POSITIONS
+from extrapolate.encodings.plan import Plan
+from extrapolate.extensions.base import Extension
+
+class Mine(Extension):
+    display = "Mine"
+    source = "this file"
+    slot, needs = "positions", POSITIONS
+    def plan(self, encoding, seq_len, length):
+        return Plan(position_scale=random.uniform(0.1, 1))
+"""
+
+
+def test_an_extension_whose_plan_is_another_each_time_is_not_applied(tmp_path: Path, word_store: Store) -> None:
+    (tmp_path / "mine.py").write_text(DRAWN)
+    config, _ = resolve(TrainingRequest(pe="rope", model=SIZES, training=BUDGET), word_store)
+    run = train(config, word_store, tmp_path / "run")
+    with pytest.raises(xt.UserError, match=r"has another plan for .* when it is made again"):
+        xt.evaluate(run, data=word_store, factors=(1, 2), extend=f"{tmp_path}/mine.py:Mine")
 
 
 @pytest.mark.parametrize("factor", [1, 2])

@@ -51,6 +51,17 @@ def test_nor_one_whose_table_is_gone(run: Path, tmp_path: Path, table: str) -> N
     assert not state.evaluated(tmp_path, "rope", run, SETTINGS)
 
 
+@pytest.mark.parametrize("table", ["evals.parquet", "eval_documents.parquet"])
+def test_nor_one_whose_rows_came_from_another_evaluation_since(run: Path, tmp_path: Path, table: str) -> None:
+    (run / table).write_bytes(b"others")
+    assert not state.evaluated(tmp_path, "rope", run, SETTINGS)
+
+
+def test_a_cell_whose_run_is_gone_is_not_done(folder: Path) -> None:
+    state.write(folder, "rope-s0", CellState(evaluated="0" * 16))
+    assert [one.status for one in status_of(folder)] == ["left"]
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "study.toml").write_text('[axes]\nencoding = ["rope"]\n')

@@ -70,7 +70,32 @@ LEAKS = {
             self.kept = x[:, :1].detach() if self.kept is None else self.kept
             return x + self.kept
         """,
-        "the encoding gives other numbers after other tokens than at first, at 16 tokens",
+        "the encoding gives other numbers after other tokens, lengths or positions than at first, at 16 tokens",
+    ),
+    "a table that is kept by length": (
+        """
+        tables = {}
+        def embed(self, x, p): return x + self.tables.setdefault(len(p), p.sin()[:, None])
+        """,
+        "the encoding gives other numbers after other tokens, lengths or positions than at first, at 16 tokens",
+    ),
+    "the longest window so far": (
+        """
+        longest = 16
+        def embed(self, x, p):
+            self.longest = max(self.longest, len(p))
+            return x + (p / self.longest).sin()[:, None]
+        """,
+        "the encoding gives other numbers after other tokens, lengths or positions than at first, at 16 tokens",
+    ),
+    "where a token recurs after the same one": (
+        """
+        def embed(self, x, p):
+            same = torch.cdist(x, x) == 0
+            again = (same[:, 1:, 1:] & same[:, :-1, :-1]).sum(-1) > 1
+            return x + nn.functional.pad(again, (1, 0))[..., None]
+        """,
+        f"embed {LATER}",
     ),
     "at every eighth place": (
         "def embed(self, x, p): return torch.where((p % 8 == 5)[:, None], x.roll(-1, 1), x)", f"embed {LATER}",
@@ -128,7 +153,7 @@ LEAKS = {
         def scores(self, q, k, context):
             return scaled_product(q, k) * (1 + context.state.sum(-1)[:, None, :, None])
         """,
-        "the encoding gives other numbers after other tokens than at first, at 16 tokens",
+        "the encoding gives other numbers after other tokens, lengths or positions than at first, at 16 tokens",
     ),
     **{
         f"in a branch that is taken if a random number is {rare}": (
@@ -180,7 +205,7 @@ LEAKS = {
                 self.kept = x[:1, :1].detach()
             return x + before
         """,
-        "the encoding gives other numbers after other tokens than at first, at 16 tokens in training",
+        "the encoding gives other numbers after .* than at first, at 16 tokens in training",
     ),
     "the window before in the batch": (
         "def embed(self, x, p): return x + x.roll(1, dims=0)", "embed makes a window depend on the windows beside it",
@@ -251,12 +276,6 @@ RIGHT = {
     "a sum of later tokens, which moves all keys that are seen alike": """
         def prepare(self, x): return x[..., :2].flip(1).cumsum(1).flip(1).mT
         def scores(self, q, k, c): return scaled_product(q, k) + c.state[:, :, None, c.keys]
-        """,
-    "steps that are counted": """
-        count = 0
-        def embed(self, x, p):
-            self.count += self.training
-            return x * (1 + 0.1 * self.count)
         """,
 }
 
