@@ -43,7 +43,7 @@ def report(
     It reads only Parquet files and needs no model.
 
     runs: evaluated runs, their folders, or folders of them. out: the report's folder; a report in it is replaced once
-    the new one is complete. baseline: the encoding that training times are relative to (default `rope`). seq_len,
+    the new one is complete. baseline: the encoding to compare losses and training times with (default `rope`). seq_len,
     corpus, precision, split: use only rows with these values, if runs differ in them. check: an earlier report, or a
     folder or an `evals.parquet` of other evaluated runs, to compare with; the result's `checked` lists the losses that
     are significantly worse than theirs, by more than `tolerance` (nats, default 0.02). leaderboard: rank the models at

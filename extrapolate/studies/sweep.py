@@ -48,12 +48,12 @@ TRAINING_COST = 3
 
 @dataclass(frozen=True)
 class Swept:
-    """What a study became.
+    """The result of a study.
 
-    folder: the study's. runs: the evaluated ones. failed: cells, with the reason. diverged: cells whose training did;
-    those of them that had no other learning rate to give way to failed, too. learning_rates: the choice, a row a model
-    and rate, empty where no model has several. reports: what `xt.report` returned, by folder: one report, or one for
-    each length, text and precision that cells differ in.
+    folder: its folder. runs: the evaluated runs. failed: cells, with the reason. diverged: cells whose training
+    diverged; those without another learning rate to use are in `failed`, too. learning_rates: a row for each model and
+    rate, with the choice; empty if no model has several. reports: what `xt.report` returned, by folder: one
+    report, or one for each length, text and precision that cells differ in.
     """
 
     folder: Path
