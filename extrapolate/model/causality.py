@@ -7,11 +7,11 @@ Shapes: B windows, T tokens, D what enters the head.
 """
 
 import copy
-import functools
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from itertools import product
 from typing import Any, NoReturn
 
@@ -77,7 +77,7 @@ def leak_of(
     first_BTD, first_drawn = _repeatable(hidden, first_BT)
     draws = _draws(first_drawn, tokens_BT.device)
 
-    @functools.cache
+    @cache
     def first_of_equal_draws() -> Tensor:
         return _repeatable(hidden, first_BT)[0]
 
@@ -129,7 +129,7 @@ def leak_in(
     fewer bits than float32, what differs is compared with what another rounding of the embedding changes.
     copies: every call has a copy of the model, so that none sees what another kept.
     """
-    states = functools.partial(_states, model, plan, precision, copies)
+    states = partial(_states, model, plan, precision, copies)
     if not isinstance(model, Model):
         tolerance = TOLERANCE_OF_OTHERS if precision == "fp32" else TOLERANCE_OF_OTHERS_IN_BF16
         return leak_of(states, tokens_BT, model.vocab_size, tolerance, places)
@@ -147,7 +147,7 @@ def leak_in(
     if isinstance(plan, Setting):
         plan = replace(exact.setting(plan.plan), queries_per_chunk=plan.queries_per_chunk)
     try:
-        states = functools.partial(_states, exact, plan, precision, copies)
+        states = partial(_states, exact, plan, precision, copies)
         found = leak_of(states, tokens_BT, model.vocab_size, TOLERANCE, places, model.seq_len)
     except RuntimeError as error:
         if "allocate" in str(error):  # memory does not suffice
@@ -171,7 +171,7 @@ def copy_of(model: Model) -> Model:
 
 def states_of(model: LanguageModel, plan: Plan | Setting, tokens_BT: Tensor, precision: str = "fp32") -> Tensor:
     """The states, [B, T, D], with the same random numbers every time."""
-    return _repeatable(functools.partial(_states, model, plan, precision, False), tokens_BT)[0]
+    return _repeatable(partial(_states, model, plan, precision, False), tokens_BT)[0]
 
 
 def difference(states_BTD: Tensor, expected_BTD: Tensor) -> Tensor:
@@ -225,11 +225,11 @@ def check_in_both_modes(model: Model, plan: Plan, length: int, owner: object, pr
             used = precision if training else "fp32"
             places = few_places(length) if training or asked is model else every
             tries: list[tuple[AbstractContextManager[object], int]] = [(nullcontext(), places)]
-            states = functools.partial(_states, asked, plan, used, True)
+            states = partial(_states, asked, plan, used, True)
             if training and _draws(_repeatable(states, tokens_BT[:FEWEST])[1], tokens_BT.device):
                 tries += [(_EqualDraws(value), 0) for value in DRAWS]
             for numbers, places in tries:
-                find = functools.partial(leak_in, asked, plan, tokens_BT, used, copies=True, places=places)
+                find = partial(leak_in, asked, plan, tokens_BT, used, copies=True, places=places)
                 with numbers:
                     if leak := find():
                         refuse(asked, leak, find, owner, length, case)
@@ -290,7 +290,7 @@ def _with_random_parameters(model: Model, plan: Plan, tokens_BT: Tensor, owner: 
     """
     for share in SHARES:
         drawn = _drawn(model, share, owner).eval()
-        if _repeatable(functools.partial(_states, drawn, plan, "fp32", True), tokens_BT)[0].isfinite().all():
+        if _repeatable(partial(_states, drawn, plan, "fp32", True), tokens_BT)[0].isfinite().all():
             return drawn
     raise UserError(
         f"{owner}: the encoding gives NaN or infinite numbers once its parameters move from where they start, as they "

@@ -59,7 +59,8 @@ def check_causality(config: TrainedConfig, user_encoding: Path | None, extension
 def check_trained(model: Model, make: Callable[[], Model], plan: Plan, config: TrainedConfig, owner: object) -> None:
     """Raises UserError if a trained model sees later tokens or other windows, such as from some step on.
 
-    The same if its weights are not all of it. make: builds the model with fresh weights.
+    Also raises it if a new model with the trained weights computes other numbers. make: builds the model, with fresh
+    weights.
 
     A few windows as long as the run's are tried: the check before the training is the thorough one. The model's mode is
     left as it was.

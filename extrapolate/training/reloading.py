@@ -38,7 +38,7 @@ def check_reloaded(trained: Model, make: Callable[[], Model], plan: Plan, tokens
     if bool((causality.difference(ours_BTD, theirs_BTD) > TOLERANCE).any()):
         raise UserError(
             f"{owner}: a new instance of the encoding with the trained weights computes other numbers than the trained "
-            f"one{unsaved(fresh, trained)}: keep what training changes or the constructor draws in a parameter or a "
+            f"one{unsaved(fresh, ended)}: keep what training changes or the constructor draws in a parameter or a "
             "buffer (register_buffer), and let a new instance have the values that begin_step(1.0) sets"
         )
 
