@@ -83,7 +83,7 @@ def train(
     heads: channels D and attention heads; each head has D / heads channels, and the feed-forward width keeps the
     preset's ratio. ssmax: multiply the scores of query i by s ln(i + 1) (arXiv 2501.19399). qk_norm: normalise queries
     and keys per head. qkv_bias: add biases to queries, keys and values, as in Qwen 2. sinks: add a learned score per
-    head to every softmax, and drop its weight, as in gpt-oss. output_gate: gate what attention gathers by the sigmoid
+    head to every softmax, and drop its weight, as in gpt-oss. output_gate: gate the output of each head by the sigmoid
     of a projection (arXiv 2505.06708). differential: give each head a second query, whose attention is subtracted in
     part. canon: add causal convolutions of 4 tokens at four places of each block (arXiv 2512.17351). probes: the share
     of training windows that are probes of each kind, `needle=0.25,mqar=0.25`. seed: the seed of weights, order and

@@ -26,7 +26,7 @@ class HyPE(Encoding):
 
     Arguments: every, in layers (default 4, or the number of layers if that is less); theta, the base of the rotation.
     Our reading: the authors searched for the best 7 of 28 layers to attend, in a model that they had trained before;
-    here these are evenly spaced. They also multiply what attention gathers by sigmoid(W x), which is left out: the
+    here these are evenly spaced. They also multiply the output of attention by sigmoid(W x), which is left out: the
     model's setting output_gate does it in all layers.
     Source: HyPE, arXiv 2601.22156.
     """

@@ -52,7 +52,7 @@ class Lengths:
         tuple[str, ...],
         _what(
             f"an extension: pi, yarn:factor=8 + log-n; {ALL}: every one that applies; {WITHOUT_OWN}: leave out the "
-            f"run's own; {AS_TRAINED}: nothing more, as is always evaluated; repeatable",
+            f"run's own; {AS_TRAINED}: no further extension, which is always evaluated too; repeatable",
             whole=True,
         ),
     ] = ()

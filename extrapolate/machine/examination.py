@@ -96,7 +96,7 @@ def _gpu() -> Finding:
         size = torch.cuda.get_device_properties(0).total_memory / GIB
         return Finding("gpu", "ok", f"{torch.cuda.get_device_name()}, {size:.0f} GiB", size, "GiB")
     if shutil.which("nvidia-smi") is None:
-        return Finding("gpu", "missing", "no CUDA device", advice="models of more than 30 million parameters want one")
+        return Finding("gpu", "missing", "no CUDA device", advice="more than 30 million parameters take a GPU")
     why = (
         "this torch is built without CUDA"
         if torch.version.cuda is None

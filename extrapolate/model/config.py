@@ -20,10 +20,10 @@ class ModelConfig(Section):
     (arXiv 2501.19399). qk_norm normalises queries and keys per head before the encoding rotates them. qkv_bias adds a
     learned vector, 0 at first, to queries, keys and values, as Qwen's models do to reach longer texts (arXiv
     2309.16609). sinks adds one learned score per head to every softmax, and drops the weight that it gets, as gpt-oss
-    does (arXiv 2508.10925); no scale of scores changes it. output_gate multiplies what attention gathers, in each
-    channel of each head, by the sigmoid of a projection of attention's input (arXiv 2505.06708). differential gives
-    each head a second query, and takes what that gathers, times the sigmoid of a projection, from what the first does,
-    as the second version of Microsoft's differential transformer does. canon adds causal convolutions of 4 tokens, all
+    does (arXiv 2508.10925); no scale of scores changes it. output_gate multiplies the output of each head, channel
+    by channel, by the sigmoid of a projection of attention's input (arXiv 2505.06708). differential gives each head a
+    second query, and subtracts its output, times the sigmoid of a projection, from that of the first, as the second
+    version of Microsoft's differential transformer does. canon adds causal convolutions of 4 tokens, all
     four Canon layers of a block (arXiv 2512.17351). activation is that of the feed-forward gate: silu, or gelu_tanh,
     the tanh approximation of GELU. post_norms normalises the outputs of attention and feed-forward, as Gemma 2 does
     (arXiv 2408.00118).
@@ -45,7 +45,7 @@ class ModelConfig(Section):
     qk_norm: Annotated[bool, _flag("normalise queries and keys per head")] = False
     qkv_bias: Annotated[bool, _flag("biases of queries, keys and values")] = False
     sinks: Annotated[bool, _flag("a learned sink in the softmax of each head")] = False
-    output_gate: Annotated[bool, _flag("a learned gate on what attention gathers")] = False
+    output_gate: Annotated[bool, _flag("a learned gate on the output of each head")] = False
     differential: Annotated[bool, _flag("a second query per head, whose attention is subtracted")] = False
     canon: Annotated[bool, _flag("causal convolutions of 4 tokens at four places of each block")] = False
     activation: Literal["silu", "gelu_tanh"] = "silu"

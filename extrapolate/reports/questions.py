@@ -81,4 +81,4 @@ def _sentences(one: Comparison, at: str) -> Iterator[str]:
     if one.one_run:
         yield f"This is about one run: to say it of the models, train at least {FEWEST_SEEDS} seeds."
     elif advice := one.advice():
-        yield f"To decide a difference of this size takes about {advice}.".replace("about more", "more")
+        yield f"Deciding a difference of this size would take about {advice}.".replace("about more", "more")

@@ -69,7 +69,7 @@ def test_each_verdict_in_words(tmp_path: Path) -> None:
 def test_what_is_undecided_says_what_would_decide_it(tmp_path: Path) -> None:
     (said,) = answered(tmp_path, ("FoX", "ALiBi"), spread=0.03)
     assert said.startswith("Whether FoX is better or worse than ALiBi at 8x is undecided: ")
-    assert "nats over 3 seeds and 40 documents. To decide a difference of this size takes " in said
+    assert "nats over 3 seeds and 40 documents. Deciding a difference of this size would take " in said
 
 
 def test_one_seed_says_that_three_are_needed(tmp_path: Path) -> None:

@@ -23,9 +23,10 @@ The best of each length is in bold. ≈ marks a loss that is equivalent to the b
 worse by {:g} nats or more, by the 95 % interval of the difference and after Holm's correction for the comparisons in
 this table. {} Red cells are losses above that at 1x. A click on a column's name sorts by it."""
 HOLDS = f"""\
-A model holds to a length if, at it and all shorter ones, its loss is surely less than {LEAST:g} nats above that of the
-control, by the 95 % interval of the difference. The control is the plain model on the same targets, with its context
-cut back to between L/2 and L tokens. ≥: at the next length it is undecided whether the loss is above the control's."""
+A model loses nothing up to a length if, at it and all shorter ones, its loss is surely less than {LEAST:g} nats above
+that of the control, by the 95 % interval of the difference. The control is the plain model on the same targets, with
+its context cut back to between L/2 and L tokens. ≥: at the next length it is undecided whether the loss is above the
+control's."""
 LOSSY = """\
 Bits per byte is n/a: the tokenizer of this corpus is lossy. Decoding its tokens does not give the text back, so they do
 not stand for its bytes."""
@@ -62,7 +63,7 @@ def _protocol(material: Material, protocol: str, rows: pd.DataFrame) -> list[Blo
     if cells.has_bits:
         units["bits per byte"] = cells.bits
     units["difference to the control"] = cells.difference
-    holds = ["holds to"] if isolates(protocol) and cells.factors[-1] > 1 else []
+    holds = ["loses nothing up to"] if isolates(protocol) and cells.factors[-1] > 1 else []
     views: dict[str, Sequence[Block]] = {}
     for unit, cell in units.items():
         lines = [
