@@ -9,10 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console, JustifyMethod
@@ -21,6 +20,9 @@ from rich.text import Text
 
 from extrapolate.cli.sparkline import sparklines
 from extrapolate.terminal import shown
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 PIPE_WIDTH = 100  # characters, where there is no terminal and COLUMNS does not say
 TALLEST = 4  # lines that a text is folded into before the table is split
@@ -84,7 +86,7 @@ def console() -> Console:
     return _Stdout(width=PIPE_WIDTH)
 
 
-def print_table(table: pd.DataFrame, title: str, names: int | None = None) -> None:
+def print_table(table: "pd.DataFrame", title: str, names: int | None = None) -> None:
     """Prints a table of text: words to the left, numbers to the right.
 
     names: how many of its first columns name a row (default: the first, and what is words of those that follow it).

@@ -2,8 +2,10 @@
 
 import math
 import re
+from typing import TYPE_CHECKING
 
-import pandas as pd
+if TYPE_CHECKING:
+    import pandas as pd
 
 LOSS = re.compile(r"Loss \(ev=.*\)")  # the header of a column of losses
 BESIDE_CONTROL = re.compile(r"ev=.*")  # in a table with a column `control`
@@ -12,7 +14,7 @@ MISSING = "·"
 LEAST, MOST = 0.1, 2.0  # nats from the lowest block to the highest: noise is not blown up, nor the rest made flat
 
 
-def sparklines(table: pd.DataFrame) -> list[str] | None:
+def sparklines(table: "pd.DataFrame") -> list[str] | None:
     """A line for each row of a table of text, all on one scale; None where it does not hold losses at several lengths.
 
     What has no loss is MISSING. A loss that is MOST above the lowest one of the table, or more, is the highest block.
