@@ -95,13 +95,12 @@ def train(
 
     device: `cpu`, `cuda` or `auto`. precision: `fp32`, `bf16` or `auto`, which is bf16 if the hardware supports it
     natively. compile: use torch.compile (default: if the run is long enough to make up for the compilation). config: a
-    TOML file, or a run's config.json; arguments override it. start: continue the weights of this run, or of a Hugging
-    Face checkpoint `hf:NAME_OR_FOLDER`, as a new run. extend: with `start`, an extension that belongs to the new run,
-    such as `pi:factor=4`. fsdp: under torchrun, shard weights, gradients and moments over the processes (FSDP2) instead
-    of replicating them; see docs/scaling.md. tracker: `trackio`, `wandb` or `tensorboard`, which also receives each row
-    of the log (default: none); if it fails, there is a warning and training continues. trust_code: allow Python files
-    that come with `config`, `start` or the run in `out` to run, even if you have not run them before; see
-    docs/trust.md.
+    TOML file, or a run's config.json; arguments override it. start: start a new run from the weights of this run, or of
+    a Hugging Face checkpoint `hf:NAME_OR_FOLDER`. extend: with `start`, an extension that belongs to the new run, such
+    as `pi:factor=4`. fsdp: under torchrun, shard weights, gradients and moments over the processes (FSDP2) instead of
+    replicating them; see docs/scaling.md. tracker: `trackio`, `wandb` or `tensorboard`, which also receives each row of
+    the log (default: none); if it fails, there is a warning and training continues. trust_code: allow Python files that
+    come with `config`, `start` or the run in `out` to run, even if you have not run them before; see docs/trust.md.
 
     Raises UserError if a setting is unknown or out of range, the tracker is not installed, or `out` holds another run;
     RuntimeError if the loss is no longer finite; Interrupted if the user stops the training, after its state is saved.

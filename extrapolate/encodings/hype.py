@@ -15,19 +15,19 @@ from extrapolate.errors import UserError
 
 @register("hype")
 class HyPE(Encoding):
-    """Puts a recurrence with RoPE in place of attention, but for every fourth layer, which attends without positions.
+    """Replaces attention with a recurrence with RoPE, except in every fourth layer, which attends without positions.
 
     Layer l, counted from 0, attends if (l + 1) mod every = 0. In all layers, queries and keys are normalised per head
-    (RMSNorm). The others rotate them as RoPE does, and token i gathers the sum of (q_i k_j / sqrt(K)) e^(-slope_h (i -
-    j)) v_j over j <= i, with ALiBi's slopes. What all heads gather is normalised together (RMSNorm) and multiplied by
-    sigmoid(W x_i), x the layer's attention input. Computed in blocks, in float32.
-    Beyond L: the recurrence decays as in training, and attention has no positions, only more keys. For these the
-    authors multiply query i by ln(i + a) / ln(a) at test alone: log-n:offset=a.
+    (RMSNorm). The recurrent layers rotate them as RoPE does, and token i gathers the sum of (q_i k_j / sqrt(K))
+    e^(-slope_h (i - j)) v_j over j <= i, with ALiBi's slopes. The outputs of all heads are normalised together
+    (RMSNorm) and multiplied by sigmoid(W x_i), x the layer's attention input. Computed in blocks, in float32.
+    Beyond L: the recurrence decays as in training, and attention has no positions, only more keys. To allow for these,
+    the authors multiply query i by ln(i + a) / ln(a), only at test time: log-n:offset=a.
 
     Arguments: every, in layers (default 4, or the number of layers if that is less); theta, the base of the rotation.
-    Our reading: the authors searched for the best 7 of 28 layers to attend, in a model that they had trained before;
-    here these are evenly spaced. They also multiply the output of attention by sigmoid(W x), which is left out: the
-    model's setting output_gate does it in all layers.
+    Our reading: the authors searched a model that was already trained for the best 7 of its 28 layers to attend; here
+    the attending layers are evenly spaced. They also multiply the output of attention by sigmoid(W x), which is left
+    out: the model's setting output_gate does it in all layers.
     Source: HyPE, arXiv 2601.22156.
     """
 
@@ -57,7 +57,7 @@ class HyPE(Encoding):
             nn.init.normal_(self.gate.weight, std=0.02)
 
     def prepare(self, x_BTD: Tensor) -> Tensor | None:
-        """What multiplies each channel, [B, T, H K], float32."""
+        """The gate of each channel, [B, T, H K], float32; None if the layer attends."""
         return self.gate(x_BTD).float().sigmoid() if self.recurrent else None
 
     def rotate(

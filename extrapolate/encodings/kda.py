@@ -18,13 +18,14 @@ FLOOR = -80 / (BLOCK // 2)
 
 @register("kda")
 class KDA(Encoding):
-    """Replaces attention by a state per head that forgets by channel, and writes only what it does not hold yet.
+    """Replaces attention with a state per head, which forgets per channel and only writes what it does not hold yet.
 
     S <- diag(e^g_t) S, then S <- S + b_t k_t (v_t - S^T k_t)^T, and token t gathers S^T q_t / sqrt(K). Here q and k are
-    the model's, after a causal convolution over 4 tokens per channel, silu, and division by their length; v has the
-    first two. The gates read the layer's attention input x: g = -e^(a_h) softplus(W2 W1 x + c) for each channel, of
-    rank K, and b = sigmoid(w_h x). What a head gathers is normalised (RMSNorm) and multiplied by sigmoid(W4 W3 x + d),
-    also of rank K. Computed in blocks of 16 tokens, each by a triangular system, in float32.
+    the model's queries and keys after a causal convolution over 4 tokens per channel, silu, and division by their
+    2-norm; v only gets the first two. The gates read the layer's attention input x: g = -e^(a_h) softplus(W2 W1 x + c)
+    for each channel, with W2 W1 of rank K, and b = sigmoid(w_h x). What a head gathers is normalised (RMSNorm) and
+    multiplied by sigmoid(W4 W3 x + d), also of rank K. Computed in blocks of 16 tokens, each by a triangular system, in
+    float32.
     Beyond L: there are no positions and no growing number of keys. The state has a fixed size, and what the gates do to
     it over more than L tokens was never trained.
 
@@ -62,7 +63,7 @@ class KDA(Encoding):
         self.scale_K = nn.Parameter(torch.ones(dims.head_dim))
 
     def prepare(self, x_BTD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """g and the output's gate, [B, H, T, K], and b, [B, H, T]; float32."""
+        """g, [B, H, T, K]; b, [B, H, T]; and the output's gate, [B, H, T, K]; all float32."""
         forget, gate = (
             up(down(x_BTD)).float().unflatten(-1, (self.dims.heads, -1)).transpose(1, 2)
             for up, down in ((self.forget_up, self.forget_down), (self.gate_up, self.gate_down))
@@ -88,7 +89,7 @@ class KDA(Encoding):
 
 
 def convolved(x_BHTK: Tensor, taps_HK4: Tensor) -> Tensor:
-    """Each channel's sum of the last tokens, times its taps: the first is for the token itself."""
+    """For each channel, the sum of the last tokens times its taps, of which the first is for the token itself."""
     length = x_BHTK.shape[2]
     padded = pad(x_BHTK, (0, 0, TAPS - 1, 0))
     shifted = (padded[:, :, TAPS - 1 - back :][:, :, :length] for back in range(TAPS))

@@ -15,14 +15,14 @@ EPSILON = 1e-6  # keeps the norm of w from being 0
 
 @register("path")
 class PaTH(Encoding):
-    """Multiplies a Householder-like matrix for every token between a query and a key, each made from that token.
+    """Scores a query and a key through a product of Householder-like matrices, one for each token between them.
 
     score(i, j) = q_i H_i H_(i-1) ... H_(j+1) k_j / sqrt(K), with H_t = 1 - beta_t w_t w_t^T, beta_t = 2 sigmoid(u x_t +
     b), w_t = silu(conv(W2 W1 x)_t) divided by its norm, conv a causal convolution over 3 tokens for each channel, and x
-    the layer's attention input; each head has its own w and beta. A key's own token is not in the product, the query's
-    is. beta starts at 1: H_t then removes the direction w_t.
-    Beyond L: the product depends on content, so no position can leave a trained range; but every factor can only shrink
-    what it multiplies or flip its sign, and thousands of factors leave little.
+    the layer's attention input; each head has its own w and beta. The product includes the query's own token, but not
+    the key's. beta starts at 1, so that H_t at first removes the direction w_t.
+    Beyond L: the product depends on content, so no position can leave a trained range; but a factor can only shrink a
+    vector's component along w_t or flip its sign, so thousands of factors leave little.
 
     With a forget gate, ln f_(j+1) + ... + ln f_i is added as in FoX, but inside the division by sqrt(K), as in the
     authors' code. With grouped keys, the authors' w belongs to a key head; here every query head has one. The initial
@@ -58,7 +58,7 @@ class PaTH(Encoding):
                 nn.init.zeros_(layer.bias)
 
     def prepare(self, x_BTD: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """w; the solution of every block, see `_solved`; and the sum of ln f over the tokens up to each, if any."""
+        """w; the solution for every block, see `_solved`; and the sum of ln f up to each token, if there is a gate."""
         length = x_BTD.shape[1]
         padded_BTC = nn.functional.pad(self.wide(self.narrow(x_BTD)).float(), (0, 0, TAPS - 1, 0))
         mixed_BTC = torch.zeros_like(padded_BTC[:, :length])
@@ -84,7 +84,7 @@ class PaTH(Encoding):
 
 
 def _solved(w_BHTK: Tensor, beta_BHT: Tensor) -> Tensor:
-    """For every block of C tokens the matrix M, [B, H, N, C, C], by which a query q loses (q W^T M) W in the block.
+    """For every block of C tokens, the matrix M, [B, H, N, C, C], with which it turns a query q into q - (q W^T M) W.
 
     q H_C ... H_1 = q - c W, and c_t = beta_t (q w_t - sum over s > t of c_s (w_s w_t)): what the later tokens of a
     block have taken is gone when token t takes. So c (1 + L beta) = q W^T beta, L the part of W W^T below the diagonal.

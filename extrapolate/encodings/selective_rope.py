@@ -17,19 +17,21 @@ EPSILON = 1e-6  # of the norm, as in the authors' code
 class SelectiveRoPE(RoPE):
     """Turns each pair of channels by the sum of angles that the tokens so far chose for it.
 
-    Pair m of head h turns token i by w_m (phi_1 + ... + phi_i), w_m = theta^(-2m/K), with an angle phi_t[h, m] of each
-    token: phi = conv(W_2 W_1 y). y is the layer's attention input, cut into one piece per head, each divided by its
-    2-norm; W_1 has `rank` rows, and the causal convolution adds up the last 4 tokens, with weights of its own for each
-    head and pair. Nothing has a bias. Query heads that share a key head turn as the first of them. Sums are float32.
-    With gate, phi is multiplied by sigmoid(w_h y + b_h), so that a head may pass over a token.
+    Pair m of head h turns token i by w_m (phi_1 + ... + phi_i), w_m = theta^(-2m/K), where token t contributes the
+    angle phi_t[h, m]: phi = conv(W_2 W_1 y). y is the layer's attention input, cut into one piece per head, each
+    divided by its 2-norm; W_1 has `rank` rows, and the causal convolution adds up the last 4 tokens, with separate
+    weights for each head and pair. None of these has a bias. Query heads that share a key head all turn by the angles
+    of the first. Sums are float32. With gate, phi is multiplied by sigmoid(w_h y + b_h), so that a head may pass over a
+    token.
     Beyond L: the angle between two tokens depends on what lies between them, and grows with their distance unless
-    tokens cancel each other: pairs may reach sums never seen, slow ones last.
+    tokens cancel each other out. Pairs may reach sums never seen in training, slow ones last.
 
     As in the authors' code, the norm is taken for each piece. Their code normalises queries and keys after rotating
-    them, if at all; ours does before, as with every encoding. Arguments: rank (default 16, the code's; its models of
-    language have 32); theta, the base; gate, whether there is one; form, "learned", with weights that start at a
-    standard deviation of 0.02 as in the authors' models, which hardly turn anything at first, or "fixed" (our reading
-    of a random phi): weights stay as they were drawn, so that phi has a variance of 1; pairing, as for rope.
+    them, if at all; ours does so before, as with every encoding.
+    Arguments: rank (default 16, as in the code; the authors' language models have 32); theta, the base; gate, whether
+    there is one; form, either "learned", with weights that start at a standard deviation of 0.02 as in the authors'
+    models, which hardly turn anything at first, or "fixed" (our reading of a random phi), with weights that stay as
+    they were drawn, so that phi has a variance of 1; pairing, as for rope.
     Source: Selective RoPE, arXiv 2511.17388.
     """
 

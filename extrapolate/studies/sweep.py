@@ -85,10 +85,10 @@ def sweep(
     study: a TOML file, described in docs/studies.md. out: the study's folder (default: in sweeps/, named after the
     file). Finished work in it is never repeated, interrupted work continues, and failed cells are retried, except those
     whose training diverged, because it would diverge again. scale: apply the file's section [scale.NAME], in a separate
-    folder (default: none). encodings: train these, as specs or classes of your own (`my_file.py:MyEncoding`), as the
-    study trains its own, in a separate folder; what the file says of single models is left out (default: the file's).
-    jobs: the number of cells to work on at once, each in a process with its share of the cores
-    (default: 1 or one per core, whichever a short measurement finds faster).
+    folder (default: none). encodings: specs, or classes of your own (`my_file.py:MyEncoding`), to train instead of the
+    file's and in the same way, in a separate folder; what the file says about single models is then ignored (default:
+    the file's). jobs: the number of cells to work on at once, each in a process with its share of the cores (default: 1
+    or one per core, whichever a short measurement finds faster).
 
     engine: `local`, or `ray`, which distributes the cells over a cluster whose machines all have `extrapolate`
     installed at the same path. address: the address of the cluster, or `auto` for the cluster that this machine belongs
