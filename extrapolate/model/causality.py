@@ -24,10 +24,10 @@ from extrapolate.encodings.base import POSITIONS, Encoding
 from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
 from extrapolate.model.attention import Setting
+from extrapolate.model.copies import copy_of, made_anew
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.model.model import Model
 from extrapolate.model.places import FEWEST, few_places, later, places_within, random_windows
-from extrapolate.specs.user_files import with_fresh_classes
 
 # Of the largest number. In ours, products of the same sizes are rounded alike; what another library does is not known.
 TOLERANCE, TOLERANCE_OF_OTHERS, TOLERANCE_OF_OTHERS_IN_BF16 = 1e-5, 1e-3, 2e-2
@@ -162,13 +162,6 @@ def _states(model: LanguageModel, plan: Plan | Setting, precision: str, copies: 
         return asked.hidden(tokens_BT, asked.setting(plan) if isinstance(plan, Plan) else plan)
 
 
-def copy_of(model: Model) -> Model:
-    """A copy with encodings of its own; it shares all other parts, which keep nothing of the tokens they are given."""
-    own = {id(part) for encoding in model.encodings for part in encoding.modules()}
-    shared = (module for module in model.modules() if not any(id(part) in own for part in module.modules()))
-    return copy.deepcopy(model, {id(part): part for part in (*shared, model.config)})
-
-
 def states_of(model: LanguageModel, plan: Plan | Setting, tokens_BT: Tensor, precision: str = "fp32") -> Tensor:
     """The states, [B, T, D], with the same random numbers every time."""
     return _repeatable(partial(_states, model, plan, precision, False), tokens_BT)[0]
@@ -258,11 +251,11 @@ def remembers(model: Model, asked: Sequence[tuple[Plan, Tensor]], precision: str
 
     Earlier calls have other tokens, and all of these plans and lengths. In training, steps may be counted.
     """
-    used = with_fresh_classes(copy.deepcopy(model))
+    used = made_anew(model)
     for plan, tokens_BT in asked:
         states_of(used, plan, (tokens_BT + 1) % model.vocab_size, precision)
     for plan, tokens_BT in asked:
-        fresh = with_fresh_classes(copy.deepcopy(model))
+        fresh = made_anew(model)
         if model.training:
             states_of(fresh, plan, tokens_BT, precision)
         expected_BTD, found_BTD = (states_of(one, plan, tokens_BT, precision) for one in (fresh, used))

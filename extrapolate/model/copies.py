@@ -1,0 +1,52 @@
+"""Copies of a model that keep nothing of what it was asked before."""
+
+import copy
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from extrapolate.encodings.base import layers_of
+from extrapolate.specs.user_files import is_users, with_fresh_classes
+
+if TYPE_CHECKING:
+    from extrapolate.model.model import Model
+
+
+def copy_of(model: "Model") -> "Model":
+    """A copy with encodings of its own; it shares all other parts, which keep nothing of the tokens they are given."""
+    own = {id(part) for encoding in model.encodings for part in encoding.modules()}
+    shared = (module for module in model.modules() if not any(id(part) in own for part in module.modules()))
+    return copy.deepcopy(model, {id(part): part for part in (*shared, model.config)})
+
+
+def made_anew(model: "Model") -> "Model":
+    """As `copy_of`, with a user's encodings constructed by their file run anew, and given the values of the model's.
+
+    A function is not copied with its object, so what it keeps, such as a cache in its closure, would be shared.
+    """
+    copied = with_fresh_classes(copy_of(model))
+    first = copied.encodings[0]
+    if is_users(first):
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            layers = layers_of(type(first), first.arguments(), first.dims)
+            for block, old, new in zip(copied.blocks, copied.encodings, layers, strict=True):
+                _give_values(old, new.to(model.device).train(model.training))
+                block.encoding = new
+    return copied
+
+
+def _give_values(old: nn.Module, new: nn.Module) -> None:
+    """Gives a module the parameters, buffers and attributes of another of its class, but for functions."""
+    usual = vars(nn.Module()).keys()
+    parts = dict(old.named_modules())
+    for name, part in new.named_modules():
+        if name not in parts:
+            continue
+        for values, others in ((part._parameters, parts[name]._parameters), (part._buffers, parts[name]._buffers)):
+            for key, value in values.items():
+                other = others.get(key)
+                if value is not None and other is not None:  # in place: functions of the constructor may hold them
+                    value.data = other.data.clone()
+        kept = {key: value for key, value in vars(parts[name]).items() if key not in usual and not callable(value)}
+        vars(part).update(kept)
