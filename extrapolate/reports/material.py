@@ -22,6 +22,7 @@ from extrapolate.statistics.comparable import (
     check_replicates,
     frame_of,
     last_checkpoints,
+    not_evaluated,
     of_all_checkpoints,
     same_targets,
     unequal_training,
@@ -122,6 +123,11 @@ def collect(
     check_replicates(found)
     unseen = evaluated.unseen(found, "losses or probes", only) if len(found) else []
     rows, warnings = _by_protocol(last_checkpoints(every)) if evals else ({}, [])
+    if evals:
+        warnings += not_evaluated(every, "protocol", found)
+    if len(asked):
+        of_all = pd.DataFrame(evaluated.rows(PROBES_TABLE))
+        warnings += not_evaluated(of_all[of_all["probe"].isin(asked["probe"])], "probe", found)
     losses = {protocol: tables.loss_by_ev(mine, baseline) for protocol, mine in rows.items()}
     along = {protocol: _along(every, shown) for protocol, shown in rows.items()}
     documents_along = by_document = pd.DataFrame()

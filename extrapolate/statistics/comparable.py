@@ -109,6 +109,20 @@ def same_targets(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     return rows[rows["targets_hash"] == best], warnings
 
 
+def not_evaluated(rows: pd.DataFrame, column: str, every: pd.DataFrame) -> list[str]:
+    """A warning for each protocol, or probe, of the column by which some of the models of `every` were not evaluated.
+
+    Models are told by their settings: their names may say their sizes in one table alone.
+    """
+    warnings = []
+    for name, mine in rows.groupby(column):
+        missing = every.loc[~every["config_hash"].isin(set(mine["config_hash"])), "model"]
+        if len(missing):
+            who = ", ".join(dict.fromkeys(missing))
+            warnings.append(f"{column} {name}: left out the models that were not evaluated with it ({who})")
+    return warnings
+
+
 def newest_of_most(rows: pd.DataFrame, place: list[str]) -> "pd.Series[bool]":
     """Which rows are on one set of targets at each place: of several sets that with most runs, then the newest."""
     sets = rows.groupby([*place, "targets_hash"]).agg(runs=("run", "nunique"), newest=("evaluated_at", "max"))

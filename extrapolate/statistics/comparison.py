@@ -13,7 +13,7 @@ from extrapolate.errors import UserError
 from extrapolate.names import AS_TRAINED
 from extrapolate.results.verdicts import BETTER, LEAST, NO_SHARED_SEED, ORDERED, THIS_RUN, TOO_FEW, UNDECIDED, Verdict
 from extrapolate.specs import did_you_mean
-from extrapolate.statistics.comparable import check_replicates, comparable, same_targets
+from extrapolate.statistics.comparable import check_replicates, comparable, not_evaluated, same_targets
 from extrapolate.statistics.documents import document_rows
 from extrapolate.statistics.intervals import MOST_SEEDS, Estimate, Interval, Needed, holm
 from extrapolate.statistics.seeds import shared
@@ -125,7 +125,7 @@ def comparable_rows(
         if chosen.empty:
             raise UserError("no row is of a run as it was trained: evaluate again, or compare extensions too")
     check_replicates(chosen)
-    kept, warnings = [], []
+    kept, warnings = [], not_evaluated(chosen, "protocol", chosen)
     for _, mine in chosen.groupby("protocol", sort=False):
         same, said = same_targets(mine)
         kept.append(same)

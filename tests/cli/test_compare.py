@@ -144,6 +144,15 @@ def test_one_set_of_targets_is_compared_and_the_rest_is_said(cli, evaluated):
     assert "left out rows on other targets" in ended.err
 
 
+def test_models_without_a_protocol_of_others_are_named(cli, evaluated, without_pictures):
+    cli("eval-lengths", "ckpt/rope", "--factors", "1,4", "--max-targets", 1024, "--protocol", "sliding").succeeded()
+    said = "protocol sliding: left out the models that were not evaluated with it (NoPE)"
+    assert said in cli("compare", "ckpt/rope", "ckpt/none").succeeded().err
+    assert said in cli("report", "ckpt/rope", "ckpt/none").succeeded().err
+    assert said in Path("report/report.md").read_text().replace("Protocol sliding", "protocol sliding")
+    assert "not evaluated with it" not in cli("compare", "ckpt/rope", "ckpt/none", "--protocol", "windows").err
+
+
 def test_the_table_says_what_it_shows(cli, evaluated):
     out = cli("compare", "ckpt/rope", "ckpt/none", "--confidence", 0.9).succeeded().out
     assert "90% interval" in out

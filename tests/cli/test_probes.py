@@ -150,3 +150,13 @@ class TestReport:
         table = pd.DataFrame(results.read(tmp_path / "report/probes.parquet", results.PROBES))
         assert set(table["n_trials"]) == {4}
         assert set(table["run"]) == {"rope", "none", "learned"}
+
+    def test_models_without_a_probe_of_others_are_named(self, without_pictures, cli, evaluated, tmp_path):
+        runs = shutil.copytree(evaluated, tmp_path / "runs")
+        text = ["--protocol", "windows", "--factors", "1,4", "--max-targets", 256]
+        cli("eval-lengths", runs / "rope", runs / "none", runs / "learned", *text).succeeded()
+        cli("eval-lengths", runs / "rope", *FEW, "--probes", "needle").succeeded()
+        cli("eval-lengths", runs / "learned", *FEW, "--probes", "needle", "--probe-trials", "3").succeeded()
+        said = cli("report", runs / "rope", runs / "none", runs / "learned").succeeded().err
+        assert "probe needle: left out the models that were not evaluated with it (NoPE)" in said
+        assert said.count("probe needle: left out") == 2  # rows on other windows are those of a model that was
