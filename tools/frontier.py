@@ -114,7 +114,7 @@ def table(losses: pd.DataFrame, probes: pd.DataFrame) -> pd.DataFrame:
     found = probes.pivot_table(index="model", columns="factor", values="accuracy")
     columns = {f"{factor:g}x": mean[factor].map(_number) for factor in mean}
     columns |= {"Worst": by_model["loss"].max().map(_number), "Key tokens": by_model["gain"].mean().map(_signed)}
-    columns |= {f"Needle {factor}x": found[factor].map("{:.2f}".format) for factor in (1, 4, LONGEST)}
+    columns |= {f"Needle {factor}x": found[factor].map(_share) for factor in (1, 4, LONGEST)}
     columns["Seeds"] = own.groupby("model")["seed"].nunique()
     shown = pd.DataFrame(columns).loc[mean.sort_values(LONGEST).index]
     return shown.fillna("n/a").rename_axis("Model").reset_index()
@@ -122,6 +122,10 @@ def table(losses: pd.DataFrame, probes: pd.DataFrame) -> pd.DataFrame:
 
 def _number(value: float) -> str:
     return "n/a" if pd.isna(value) else f"{value:.3f}"
+
+
+def _share(value: float) -> str:
+    return "n/a" if pd.isna(value) else f"{value:.2f}"
 
 
 def _signed(value: float) -> str:

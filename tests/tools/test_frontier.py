@@ -41,7 +41,8 @@ def rows() -> tuple[pd.DataFrame, pd.DataFrame]:
         *losses_of("RoPE", 0, 4.0, 2.5), *losses_of("RoPE", 1, 4.5, 2.7), *losses_of("NoPE", 0, 4.1, 1.75),
         *losses_of("Learned", 0, None, float("nan")),
     ]  # fmt: skip
-    return pd.DataFrame(losses), pd.DataFrame([*probes_of("RoPE", 0.5), *probes_of("NoPE", 0.8)])
+    probes = [*probes_of("RoPE", 0.5), *probes_of("NoPE", 0.8), *probes_of("Learned", float("nan"))]
+    return pd.DataFrame(losses), pd.DataFrame(probes)
 
 
 def test_the_table_has_means_the_worst_seed_and_what_key_tokens_gain(frontier, rows) -> None:
