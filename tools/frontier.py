@@ -1,9 +1,12 @@
-"""Makes docs/results/frontier.md from the rows in docs/results/frontier/ and the text in tools/frontier.md.
+"""Makes docs/results/frontier.md, and the README's table, from the rows in docs/results/frontier/.
+
+The page also has the text in tools/frontier.md.
 
 python tools/frontier.py [RUNS ...] first adds the rows of evaluated runs of examples/studies/frontier.toml, or of
 folders of them.
 """
 
+import re
 import shutil
 import sys
 import tempfile
@@ -20,6 +23,8 @@ from extrapolate.reports.page import Table
 KEPT, PICTURE = RESULTS / "frontier", "studies/frontier.png"
 NOTES = Path(__file__).parent / "frontier.md"
 PROTOCOL, LONGEST = "fixed-target", 16
+README, FIRST_TABLE = RESULTS.parents[1] / "README.md", re.compile(r"^\| Model \|.*?\n\n", re.MULTILINE | re.DOTALL)
+IN_README = ("Stick-breaking", "FoX", "KERPLE", "RNoPE", "ALiBi", "FIRE", "NoPE", "T5", "ExPE", "RoPE")
 BEGINNING = """\
 # Every encoding on English books
 
@@ -60,6 +65,9 @@ def main(runs: Iterable[Path]) -> None:
     notes = NOTES.read_text(encoding="utf-8").strip()
     losses, probes = (pd.read_parquet(KEPT / name) for name in ("evals.parquet", "eval_probes.parquet"))
     files.write_text(RESULTS / "frontier.md", page(losses, probes, answer, notes, chapters(report)["Leaderboard"]))
+    readme = README.read_text(encoding="utf-8")
+    new = Table(in_readme(table(losses, probes))).markdown().strip() + "\n\n"
+    files.write_text(README, FIRST_TABLE.sub(lambda _: new, readme, count=1))
 
 
 def unknown(runs: Iterable[Path]) -> list[Path]:
@@ -118,6 +126,12 @@ def table(losses: pd.DataFrame, probes: pd.DataFrame) -> pd.DataFrame:
     columns["Seeds"] = own.groupby("model")["seed"].nunique()
     shown = pd.DataFrame(columns).loc[mean.sort_values(LONGEST).index]
     return shown.fillna("n/a").rename_axis("Model").reset_index()
+
+
+def in_readme(shown: pd.DataFrame) -> pd.DataFrame:
+    """The rows and columns of the page's table that the README has."""
+    few = shown[shown["Model"].isin(IN_README)]
+    return few[["Model", "1x", "2x", "4x", "8x", "16x", "Needle 1x", "Needle 16x"]]
 
 
 def _number(value: float) -> str:

@@ -77,3 +77,13 @@ def test_the_page_in_docs_is_made_from_the_kept_rows(frontier) -> None:
     assert Table(frontier.table(losses, probes)).markdown() in page
     assert frontier.beginning(losses).strip() in page
     assert frontier.NOTES.read_text(encoding="utf-8").strip() in page
+
+
+def test_the_readme_has_rows_of_the_page(frontier) -> None:
+    losses, probes = (pd.read_parquet(KEPT / name) for name in ("evals.parquet", "eval_probes.parquet"))
+    few = frontier.in_readme(frontier.table(losses, probes))
+    assert set(few["Model"]) == set(frontier.IN_README)
+    readme = frontier.README.read_text(encoding="utf-8")
+    assert Table(few).markdown().strip() in readme
+    for fact in ("training_commit", "training_machine"):
+        assert all(value in readme for value in set(losses[fact])), fact
