@@ -34,7 +34,9 @@ about {parameters} million parameters, each trained on {tokens} tokens at L = {s
 books, of which {documents} are held out for testing; a quarter of the training windows ask for a
 [needle](../probes.md). Trained on {machine}, {dates}, with commits {commits}.
 
-Put your own encoding into the table: it is trained as the others were, with each seed, and reported with these rows.
+Put your own encoding into the table: it is trained as the others were, with all three seeds, and reported with these
+rows. For `examples/my_encoding.py:LogBias` that took 7 minutes on two cores (AMD EPYC, 2026-11-26, commit
+af83a90febee).
 
 ```sh
 extrapolate sweep examples/studies/frontier.toml --pe my_file.py:MyEncoding --trust-code
