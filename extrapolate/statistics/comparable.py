@@ -112,7 +112,7 @@ def same_targets(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 def not_evaluated(rows: pd.DataFrame, column: str, every: pd.DataFrame) -> list[str]:
     """A warning for each protocol, or probe, of the column by which some of the models of `every` were not evaluated.
 
-    Models are told by their settings: their names may say their sizes in one table alone.
+    Models are identified by their settings, because a name may include the model's size in only one of two tables.
     """
     warnings = []
     for name, mine in rows.groupby(column):
