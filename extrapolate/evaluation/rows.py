@@ -21,6 +21,7 @@ from extrapolate.evaluation.plans import AppliedExtensions
 from extrapolate.evaluation.targets import Targets, sums_by
 from extrapolate.evaluation.window_losses import Measured
 from extrapolate.extensions.recipe import Recipe
+from extrapolate.model.config import COMBINED, ModelConfig
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.results.columns import LABEL
 from extrapolate.results.metrics.base import Scored
@@ -214,6 +215,8 @@ def common(
     """What every row of a run, checkpoint and precision shares."""
     config = run.config
     setting = {name: section for name, section in config.decisive().items() if name != "encoding"}
+    if isinstance(config, TrainedConfig):  # whose names tell what is combined with the encoding
+        setting["model"] |= {name: ModelConfig.usual(name) for name in COMBINED}
     return {
         "run": run.name,
         "split": split,

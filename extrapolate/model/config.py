@@ -1,7 +1,7 @@
 """The model's sizes."""
 
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -11,6 +11,11 @@ from extrapolate.specs.settings import Count, Flag, Section
 # No decoder has had a tenth of this; the bound keeps a list of a model's tensors short.
 MOST_LAYERS = 10_000
 _flag = partial(Flag, panel="Model")
+# Settings that a model's label names where they are not the default.
+COMBINED = {
+    "ssmax": "SSMax", "qk_norm": "QK-norm", "qkv_bias": "QKV-bias", "sinks": "sinks", "output_gate": "output-gate",
+    "differential": "differential", "canon": "Canon", "activation": "GELU", "post_norms": "post-norms",
+}  # fmt: skip
 
 
 class ModelConfig(Section):
@@ -53,18 +58,12 @@ class ModelConfig(Section):
 
     def combined(self) -> list[str]:
         """The settings combined with the encoding, as labels show them."""
-        used = {
-            "SSMax": self.ssmax,
-            "QK-norm": self.qk_norm,
-            "QKV-bias": self.qkv_bias,
-            "sinks": self.sinks,
-            "output-gate": self.output_gate,
-            "differential": self.differential,
-            "Canon": self.canon,
-            "GELU": self.activation == "gelu_tanh",
-            "post-norms": self.post_norms,
-        }
-        return [name for name, is_used in used.items() if is_used]
+        return [label for name, label in COMBINED.items() if getattr(self, name) != self.usual(name)]
+
+    @classmethod
+    def usual(cls, name: str) -> Any:
+        """A setting's default."""
+        return cls.model_fields[name].default
 
     @model_validator(mode="after")
     def _check(self) -> "ModelConfig":

@@ -1,7 +1,7 @@
 """The answer to what a report is asked, in at most two sentences that say no more than their intervals."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from extrapolate.reports.family import HOLDS, Family, family, of_control
@@ -60,10 +60,9 @@ def answer(material: Material) -> Answer:
     return Answer(text, protocol, found, resampled(made), one_run, freedom, answers(material, protocol))
 
 
-def _best(found: Sequence[Comparison]) -> Comparison | None:
-    """The one that is better by most."""
-    better = [one for one in found if one.word == BETTER]
-    return min(better, key=lambda one: one.difference.mean if one.difference else math.inf, default=None)
+def _lowest(found: Iterable[Comparison]) -> list[Comparison]:
+    """By difference, the lowest first, so that a sentence names those before it counts the rest."""
+    return sorted(found, key=lambda one: one.difference.mean if one.difference else math.inf)
 
 
 def _against_reference(found: Family) -> str:
@@ -73,11 +72,11 @@ def _against_reference(found: Family) -> str:
     told = [one for one in here if one.sure()]
     if not told:
         return _nothing_told(here, reference, others, at)
-    best = _best(here)
-    if best or len(others) == 1:
-        also = [one.model for one in told if best and one.word == BETTER and one is not best]
+    better = _lowest(one for one in told if one.word == BETTER)
+    if better or len(others) == 1:
+        also = [one.model for one in better[1:]]
         more = f"; {_listed(also)} {_are(also)} better too" if also else ""
-        return f"{_by(best or told[0], found)}{more}"
+        return f"{_by((better or told)[0], found)}{more}"
     worse = "all others are" if len(told) == len(others) else f"{_listed([one.model for one in told])} {_are(told)}"
     return f"No model is shown to be better than {reference} {at}, and {worse} worse"
 
@@ -126,14 +125,16 @@ def _against_control(found: Family, alone: bool) -> str:
     here = {one.model: one for one in found.at_longest(found.controls)}
     if here and all(one.word == TOO_FEW for one in here.values()):
         return "There are too few documents to tell" if alone else ""
-    word = {model: of_control(one, found.alike) for model, one in here.items()}
+    word = {one.model: of_control(one, found.alike) for one in _lowest(here.values())}
     said = []
     for verdict, (verb, verbs) in {
         BETTER: ("gets better", "get better"),
-        HOLDS: ("loses nothing", "lose nothing"),
+        HOLDS: (f"loses less than {LEAST:g} nats", f"lose less than {LEAST:g} nats"),
         WORSE: ("gets worse", "get worse"),
     }.items():
-        models = [model for model in found.trained if word.get(model) == verdict]
+        models = [model for model in word if word[model] == verdict]
+        if verdict == WORSE:
+            models.reverse()
         if len(models) == len(found.trained) > 1:
             said.append(f"{'both' if len(models) == 2 else f'all {len(models)}'} models {verbs}")
         elif models:
@@ -157,8 +158,8 @@ def _of_extensions(found: Family) -> str:
     told = [one for one in found.extensions if one.sure()]
     if not found.extended or all(one.word == TOO_FEW for one in found.extensions):
         return ""
-    if best := _best(told):
-        return _by(best, found)
+    if better := _lowest(one for one in told if one.word == BETTER):
+        return _by(better[0], found)
     worse = [one.model for one in told]
     none = (
         "no extension is shown to help"

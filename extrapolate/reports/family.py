@@ -16,7 +16,7 @@ from extrapolate.statistics.comparison import CONTROL, Comparison, comparisons
 
 ERROR = 0.05  # how often an answer may say something that is not so
 HOLDS: Final = "holds"
-MAIN = 0.8  # the share of it for the main question, where there are two: models and extensions
+MAIN = 0.8  # the share of an error rate for the first of two questions: models and extensions, order and control
 
 OfControl = Literal["better", "holds", "worse"]
 
@@ -74,8 +74,10 @@ def family(rows: pd.DataFrame, documents: pd.DataFrame, order: Sequence[str], al
     comparisons, with the first model of the table, and with its own control, at the longest length, then at the next
     shorter one. The chain ends with the first that tells nothing. A comparison is only made where all before it in the
     chain told something, so a chain errs no more often than its first comparison could (fixed sequence: Maurer, Hothorn
-    and Lehmacher 1995). Models with an extension are compared at the longest length with the same models without; all
-    of these share what is left. Where one model alone was trained, its extensions are the main question.
+    and Lehmacher 1995). Only the control at the longest length is compared in any case: the first comparison has MAIN
+    of the share, the control the rest, and all of the share if the first told something (fallback: Wiens 2003). Models
+    with an extension are compared at the longest length with the same models without; all of these share what is left.
+    Where one model alone was trained, its extensions are the main question.
     """
     as_trained = set(rows.loc[rows["extension"] == AS_TRAINED, "model"])
     trained = [model for model in order if model in as_trained] or list(order)
@@ -91,7 +93,7 @@ def family(rows: pd.DataFrame, documents: pd.DataFrame, order: Sequence[str], al
         ERROR * (1 - of_extensions) / max(1, len(chained)),
         ERROR * of_extensions / max(1, len(extended)),
     )
-    orders, controls = _chains(mine[mine["factor"].gt(1) | (not beyond)], reference, chained, 1 - shares[0], alike)
+    orders, controls = _chains(mine[mine["factor"].gt(1) | (not beyond)], reference, chained, shares[0], alike)
     extensions = list(_of_extensions(here, extended, 1 - shares[1]))
     return Family(trained, reference, longest, alike, orders, controls, extended, extensions, shares)
 
@@ -106,28 +108,36 @@ def _extended(rows: pd.DataFrame) -> dict[str, str]:
 
 
 def _chains(
-    documents: pd.DataFrame, reference: str, models: Sequence[str], confidence: float, alike: bool
+    documents: pd.DataFrame, reference: str, models: Sequence[str], share: float, alike: bool
 ) -> tuple[dict[str, list[Comparison]], dict[str, list[Comparison]]]:
     """`orders` and `controls` of a Family."""
     orders: dict[str, list[Comparison]] = {}
     controls: dict[str, list[Comparison]] = {}
-    going_on = set(models)
+    longest, going_on = documents["factor"].max(), set(models)
     for factor in sorted(set(documents["factor"]), reverse=True):
         here = documents[(documents["factor"] == factor) & documents["model"].isin(going_on | {reference})]
-        for one in comparisons(here, confidence, controls=False, reference=reference):
+        of_orders = share * MAIN if factor == longest > 1 else share
+        untold = set()
+        for one in comparisons(here, 1 - of_orders, controls=False, reference=reference):
             orders.setdefault(one.model, []).append(one)
             if not one.sure():
-                going_on.discard(one.model)
+                untold.add(one.model)
         if factor <= 1:
             break
-        here = here[here["model"].isin(going_on)]
-        going_on = set()
-        for one in comparisons(here, confidence, pairs=False):
-            if one.other == CONTROL:
-                controls.setdefault(one.model, []).append(one)
-                if of_control(one, alike) is not None:
-                    going_on.add(one.model)
+        told, going_on = going_on - untold, set()
+        for one in _with_controls(here, told, 1 - share):
+            controls.setdefault(one.model, []).append(one)
+            if of_control(one, alike) is not None:
+                going_on.add(one.model)
+        if factor == longest:
+            for one in _with_controls(here, untold, 1 - share * (1 - MAIN)):
+                controls[one.model] = [one]
     return orders, controls
+
+
+def _with_controls(here: pd.DataFrame, models: set[str], confidence: float) -> Iterator[Comparison]:
+    found = comparisons(here[here["model"].isin(models)], confidence, pairs=False)
+    return (one for one in found if one.other == CONTROL)
 
 
 def _of_extensions(here: pd.DataFrame, extended: Mapping[str, str], confidence: float) -> Iterator[Comparison]:

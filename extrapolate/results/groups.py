@@ -168,7 +168,10 @@ IDENTITY = Group(
     "identity", "hashes, equal for equal things",
     (
         always("config_hash", TEXT, "", "Identifies everything that decides the weights, without the seed."),
-        always("setting_hash", TEXT, "", "Identifies everything that decides the weights, without encoding and seed."),
+        always(
+            "setting_hash", TEXT, "",
+            "Identifies what decides the weights, except the encoding, what a model's name adds to it, and the seed.",
+        ),
         always("corpus_hash", TEXT, "", "Identifies the corpus; losses on different corpora cannot be compared."),
         always("weights_sha256", TEXT, "", "Identifies the weights that were evaluated."),
     ),

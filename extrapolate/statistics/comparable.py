@@ -10,6 +10,7 @@ from extrapolate.errors import UserError
 FACTORS = (1e-9, 1e9)  # what a length can be of another
 # What all rows of one table must share.
 COMPARABLE = ("corpus_hash", "seq_len", "precision", "split")
+MOST_VALUES = 4  # of a column that a warning lists
 IDENTITY = ["model", "seed", "run", "config_hash"]
 # What tells models of one encoding apart by their size, and how their names say it.
 SIZES = {"preset": "{}", "layers": "{:g} layers", "parameters": "{:,.0f} parameters"}
@@ -70,11 +71,15 @@ def told_apart(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def unequal_training(rows: pd.DataFrame) -> list[str]:
-    """A warning if models differ in more than their encoding: what is compared is then not the encoding alone."""
+    """A warning if models differ in more than their names tell: what is compared is then not the encoding alone."""
     if rows["setting_hash"].nunique() <= 1:
         return []
     told = ("preset", "trained_length", "tokens", "parameters", "training_precision", "training_machine", "origin")
-    differing = [f"{column} {', '.join(values)}" for column in told if len(values := values_of(rows, column)) > 1]
+    differing = []
+    for column in told:
+        if len(values := values_of(rows, column)) > 1:
+            said = values if len(values) <= MOST_VALUES else [values[0], "...", values[-1]]
+            differing.append(f"{column} {', '.join(said)}")
     detail = f" ({'; '.join(differing)})" if differing else ""
     return [f"the models were not trained alike{detail}: their losses differ by more than the encoding"]
 

@@ -168,7 +168,7 @@ def config_of(pe: str = "rope", origin: str | None = None, begun_at: int = 16, *
     return TrainedConfig(
         preset="tiny",
         encoding=EncodingConfig(name=pe),
-        model=SIZES,
+        model=SIZES.model_copy(update=more.pop("model", {})),
         training=TrainingConfig(**training),
         data=DataConfig(path="data", source="stdlib", corpus_hash="h"),
         origin=None
@@ -233,12 +233,14 @@ def row_of(config: TrainedConfig | ImportedConfig, folder: Path) -> dict[str, An
     return common(run, model_of(config), checkpoint, "bf16", "test", "corpus")
 
 
-def test_runs_that_differ_in_their_encoding_or_seed_alone_have_one_setting(tmp_path: Path) -> None:
+def test_runs_that_differ_in_their_seed_or_in_what_their_names_tell_have_one_setting(tmp_path: Path) -> None:
     base = row_of(config_of(), tmp_path)
     for other, same_setting, same_run in (
         (config_of(), True, True),
         (config_of(training={"seed": 1}), True, True),
         (config_of("alibi"), True, False),
+        (config_of(model={"canon": True, "activation": "gelu_tanh"}), True, False),  # its name tells it
+        (config_of(model={"layers": 3}), False, False),
         (config_of(training={"lr": 1e-2}), False, False),
         (config_of(training={"tokens": 8192}), False, False),
     ):

@@ -129,7 +129,10 @@ def test_models_that_were_not_trained_alike_are_said() -> None:
     assert unequal_training(alike) == []
     unlike = frame(row("r", "RoPE", 1, 4.0), row("e", "ExPE", 1, 4.1, setting_hash="u", tokens=7000))
     (warning,) = unequal_training(unlike)
-    assert "tokens 1000, 7000" in warning
+    assert "tokens 1000, 7000)" in warning
+    many = frame(*(row(str(at), "RoPE", 1, 4.0, setting_hash=str(at), tokens=1000 + at) for at in range(9)))
+    (warning,) = unequal_training(many)
+    assert "tokens 1000, ..., 1008)" in warning
 
 
 def test_the_last_checkpoint_of_each_run_is_shown() -> None:

@@ -71,12 +71,10 @@ def _compared(family: Family) -> str:
     said = []
     if family.longest > 1:
         who = "Each model as it was trained" if others else "The model as it was trained"
-        with_reference = (
-            f"with {family.reference} {at}, then with its control there" if others else f"with its control {at}"
-        )
+        what = f"with {family.reference} and with its control" if others else "with its control"
         said.append(
-            f"{who} is compared {with_reference}, then so at each shorter length, until one comparison tells nothing; "
-            f"its error rate is {of_models}."
+            f"{who} is compared {what} {at}, and at each shorter length for as long as every comparison tells "
+            f"something; its error rate is {of_models}."
         )
     elif others:
         said.append(f"Each model is compared with {family.reference} {at}; its error rate is {of_models}.")
