@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 from studies import RESULTS, below, chapters
@@ -19,6 +20,7 @@ from studies import RESULTS, below, chapters
 import extrapolate as xt
 from extrapolate import files
 from extrapolate.reports.page import Table
+from extrapolate.statistics.intervals import estimate
 
 KEPT, PICTURE = RESULTS / "frontier", "studies/frontier.png"
 NOTES = Path(__file__).parent / "frontier.md"
@@ -45,12 +47,31 @@ extrapolate report docs/results/frontier sweeps/frontier-my_file-MyEncoding --le
 """
 TABLE = """\
 Sorted by the loss at {longest}x. Losses are nats per token by `fixed-target`, which scores the same tokens
-after contexts of every length; means over the seeds. **Worst** is the highest loss at {longest}x of any seed.
-**Key tokens** are targets that occurred before after the same three tokens, more than L tokens back and not within L
-([protocols](../protocols.md)). The column is their loss at {longest}x minus that with a context cut back to L; below 0,
-the model gains from what lies beyond. **Needle** is the share of needles
-found at 1x, 4x and {longest}x; guessing gives 0.06.
+after contexts of every length; means over the seeds. With several seeds, **Worst** is the highest loss at {longest}x of
+any.
+
+A **key token** ends a sequence of four tokens that the text had before, more than L tokens back, but not within the
+last L, so copying from there predicts it ([protocols](../protocols.md)). The column is the loss of {key} such tokens at
+{longest}x, minus that with a context cut back to L, with its 95 % interval: below 0, the model gains from what lies
+beyond.
+
+**Needle** is the share of needles found at 1x, 4x and {longest}x, of {needles} per model, seed and length. Guessing
+finds 0.06; the 95 % interval of a share around 0.5 is about ±{margin:.2f} for one seed.
 """
+RANKS = """\
+`ev` is the evaluation length divided by L.
+"""
+PICTURED = """\
+The best control is the lowest loss of any model whose context is cut back to L.
+"""
+
+
+class Rows(NamedTuple):
+    """Of all runs: losses by length, probes, and losses by document."""
+
+    losses: pd.DataFrame
+    probes: pd.DataFrame
+    documents: pd.DataFrame
 
 
 def main(runs: Iterable[Path]) -> None:
@@ -65,10 +86,10 @@ def main(runs: Iterable[Path]) -> None:
         shutil.copyfile(work / "report" / f"loss_by_ev.{PROTOCOL}.png", RESULTS / PICTURE)
         report = (work / "report" / "report.md").read_text(encoding="utf-8")
     notes = NOTES.read_text(encoding="utf-8").strip()
-    losses, probes = (pd.read_parquet(KEPT / name) for name in ("evals.parquet", "eval_probes.parquet"))
-    files.write_text(RESULTS / "frontier.md", page(losses, probes, answer, notes, chapters(report)["Leaderboard"]))
+    kept = rows()
+    files.write_text(RESULTS / "frontier.md", page(kept, answer, notes, chapters(report)["Leaderboard"]))
     readme = README.read_text(encoding="utf-8")
-    new = Table(in_readme(table(losses, probes))).markdown().strip() + "\n\n"
+    new = Table(in_readme(table(kept))).markdown().strip() + "\n\n"
     files.write_text(README, FIRST_TABLE.sub(lambda _: new, readme, count=1))
 
 
@@ -79,18 +100,25 @@ def unknown(runs: Iterable[Path]) -> list[Path]:
     return [run for run in found if not set(pd.read_parquet(run / "evals.parquet")["weights_sha256"]) & known]
 
 
-def page(losses: pd.DataFrame, probes: pd.DataFrame, answer: str, notes: str, leaderboard: str) -> str:
+def rows() -> Rows:
+    """All that is kept."""
+    return Rows(*(pd.read_parquet(KEPT / f"{name}.parquet") for name in ("evals", "eval_probes", "eval_documents")))
+
+
+def page(kept: Rows, answer: str, notes: str, leaderboard: str) -> str:
     """The page, from the kept rows, the report's answer and leaderboard, and the text written by hand."""
     parts = [
-        beginning(losses),
+        beginning(kept.losses),
         f"**{answer}**",
         notes,
         "## The table",
-        TABLE.format(longest=LONGEST),
-        Table(table(losses, probes)).markdown(),
+        explained(kept),
+        Table(table(kept)).markdown(),
         f"![Loss against length]({PICTURE})",
+        PICTURED,
         "## Ranks",
-        below(leaderboard),
+        RANKS,
+        ranks(leaderboard),
     ]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
@@ -115,19 +143,45 @@ def beginning(losses: pd.DataFrame) -> str:
     )
 
 
-def table(losses: pd.DataFrame, probes: pd.DataFrame) -> pd.DataFrame:
+def explained(kept: Rows) -> str:
+    """What the table's columns are."""
+    losses = kept.losses
+    needles = int(kept.probes.groupby(["run", "factor"])["n_answers"].sum().max())
+    key = int(losses.loc[(losses["factor"] == LONGEST) & (losses["protocol"] == PROTOCOL), "n_key"].max())
+    return TABLE.format(longest=LONGEST, needles=needles, key=key, margin=0.98 / needles**0.5)
+
+
+def ranks(leaderboard: str) -> str:
+    """The part of a report's leaderboard for the page's protocol."""
+    parts = re.split(r"^## .*, protocol (.*)\n", leaderboard, flags=re.MULTILINE)
+    return below(dict(zip(parts[1::2], parts[2::2], strict=True))[PROTOCOL])
+
+
+def table(kept: Rows) -> pd.DataFrame:
     """A row for each model, the lowest loss at the greatest length first."""
-    own = losses[losses["protocol"] == PROTOCOL]
+    own = kept.losses[kept.losses["protocol"] == PROTOCOL]
     mean = own.pivot_table(index="model", columns="factor", values="loss", dropna=False)
-    longest = own[own["factor"] == LONGEST].assign(gain=lambda rows: rows["key_loss"] - rows["key_control_loss"])
-    by_model = longest.groupby("model")
-    found = probes.pivot_table(index="model", columns="factor", values="accuracy")
+    worst = own[own["factor"] == LONGEST].groupby("model")["loss"].max()
+    found = kept.probes.pivot_table(index="model", columns="factor", values="accuracy")
     columns = {f"{factor:g}x": mean[factor].map(_number) for factor in mean}
-    columns |= {"Worst": by_model["loss"].max().map(_number), "Key tokens": by_model["gain"].mean().map(_signed)}
+    columns |= {"Worst": worst.map(_number), "Key tokens": pd.Series(gains(kept))}
     columns |= {f"Needle {factor}x": found[factor].map(_share) for factor in (1, 4, LONGEST)}
     columns["Seeds"] = own.groupby("model")["seed"].nunique()
+    if max(columns["Seeds"]) == 1:
+        del columns["Worst"], columns["Seeds"]
     shown = pd.DataFrame(columns).loc[mean.sort_values(LONGEST).index]
     return shown.fillna("n/a").rename_axis("Model").reset_index()
+
+
+def gains(kept: Rows) -> dict[str, str]:
+    """By model: the loss of key tokens at the greatest length minus their control's, over documents and seeds."""
+    here = kept.documents[(kept.documents["protocol"] == PROTOCOL) & (kept.documents["factor"] == LONGEST)]
+    gain = here["n_key"] * (here["key_loss"] - here["key_control_loss"])
+    found = {}
+    for model, mine in here.assign(gain=gain.fillna(0)).groupby("model"):
+        sums = mine.pivot_table(index="run", columns="document", values=["gain", "n_key"], aggfunc="sum")
+        found[str(model)] = estimate(sums["gain"].to_numpy(), sums["n_key"].iloc[0].to_numpy()).interval().text()
+    return found
 
 
 def in_readme(shown: pd.DataFrame) -> pd.DataFrame:
@@ -142,10 +196,6 @@ def _number(value: float) -> str:
 
 def _share(value: float) -> str:
     return "n/a" if pd.isna(value) else f"{value:.2f}"
-
-
-def _signed(value: float) -> str:
-    return "n/a" if pd.isna(value) else f"{value:+.3f}"
 
 
 if __name__ == "__main__":

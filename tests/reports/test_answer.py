@@ -154,7 +154,10 @@ def test_of_many_models_three_seeds_tell_what_is_far_apart() -> None:
     found = answered(MANY | pi, base={"FoX": 3.99}, spread=0.03, noise=0.003)
     assert found.text.startswith("FoX is better than RoPE by 0.8")
     assert ") at 4x; ALiBi, ExQPE and ExPE are better too; no extension is shown to help." in found.text
-    assert "With the longer context, ALiBi and FoX lose less than 0.01 nats; RoPE, p-RoPE and 3 others get worse." in found.text
+    assert (
+        "With the longer context, ALiBi and FoX lose less than 0.01 nats; RoPE, p-RoPE and 3 others get worse."
+        in found.text
+    )
     assert found.family.shares == pytest.approx((0.04 / 7, 0.01 / 4))
     assert "Each model as it was trained is compared with RoPE and with its control at 16x, and" in explained(found)
     assert "its error rate is 0.57%. Each of 4 models with an extension" in explained(found)

@@ -1,15 +1,17 @@
 """tools/frontier.py makes a page from kept rows."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 import pandas as pd
 import pytest
 
 from extrapolate.reports.page import Table
 
-KEPT = Path(__file__).parents[2] / "docs" / "results" / "frontier"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.fixture
@@ -20,7 +22,7 @@ def frontier(load: Callable[[str], ModuleType]) -> ModuleType:
 def losses_of(model: str, seed: int, at_16: float | None, key: float) -> list[dict]:
     row = {
         "model": model, "seed": seed, "protocol": "fixed-target", "key_control_loss": 2.0, "n_documents": 52,
-        "tokens": 4_000_000, "seq_len": 64, "parameters": 1_400_000, "training_machine": "a machine",
+        "n_key": 7, "tokens": 4_000_000, "seq_len": 64, "parameters": 1_400_000, "training_machine": "a machine",
         "training_commit": "abc", "evaluated_at": pd.Timestamp("2026-01-02"), "weights_sha256": f"{model} {seed}",
     }  # fmt: skip
     near = row | {"factor": 1.0, "loss": 3.0 + seed, "key_loss": 2.0}
@@ -28,39 +30,58 @@ def losses_of(model: str, seed: int, at_16: float | None, key: float) -> list[di
 
 
 def probes_of(model: str, accuracy: float) -> list[dict]:
+    row = {"model": model, "run": model, "n_answers": 32}
     return [
-        {"model": model, "factor": factor, "depth": depth, "accuracy": accuracy + depth / 10}
+        row | {"factor": factor, "depth": depth, "accuracy": accuracy + depth / 10}
         for factor in (1.0, 4.0, 16.0)
         for depth in (0.0, 1.0)
     ]
 
 
+def documents_of(run: str, key: float) -> list[dict]:
+    """Of twelve documents, the first has no key token."""
+    row = {"run": run, "model": run[:4], "protocol": "fixed-target", "factor": 16.0, "key_control_loss": 2.0}
+    held = [row | {"document": at, "n_key": at, "key_loss": key + (at - 23 / 3) / 100} for at in range(1, 12)]
+    return [row | {"document": 0, "n_key": 0, "key_loss": float("nan")}, *held]
+
+
 @pytest.fixture
-def rows() -> tuple[pd.DataFrame, pd.DataFrame]:
+def rows(frontier: ModuleType) -> NamedTuple:
     losses = [
         *losses_of("RoPE", 0, 4.0, 2.5), *losses_of("RoPE", 1, 4.5, 2.7), *losses_of("NoPE", 0, 4.1, 1.75),
         *losses_of("Learned", 0, None, float("nan")),
     ]  # fmt: skip
     probes = [*probes_of("RoPE", 0.5), *probes_of("NoPE", 0.8), *probes_of("Learned", float("nan"))]
-    return pd.DataFrame(losses), pd.DataFrame(probes)
+    documents = [*documents_of("RoPE-0", 2.5), *documents_of("RoPE-1", 2.7), *documents_of("NoPE-0", 1.75)]
+    return frontier.Rows(*map(pd.DataFrame, (losses, probes, documents)))
 
 
 def test_the_table_has_means_the_worst_seed_and_what_key_tokens_gain(frontier, rows) -> None:
-    table = frontier.table(*rows).set_index("Model")
+    table = frontier.table(rows).set_index("Model")
     assert list(table.index) == ["NoPE", "RoPE", "Learned"], "the lowest at 16x first, and last what has none"
-    assert dict(table.loc["RoPE", ["1x", "16x", "Worst", "Key tokens", "Needle 4x", "Seeds"]]) == {
-        "1x": "3.500", "16x": "4.250", "Worst": "4.500", "Key tokens": "+0.600", "Needle 4x": "0.55", "Seeds": 2,
+    assert dict(table.loc["RoPE", ["1x", "16x", "Worst", "Needle 4x", "Seeds"]]) == {
+        "1x": "3.500", "16x": "4.250", "Worst": "4.500", "Needle 4x": "0.55", "Seeds": 2,
     }  # fmt: skip
-    assert table.loc["NoPE", "Key tokens"] == "-0.250"
+    assert table.loc["RoPE", "Key tokens"].startswith("+0.600 [-0.67"), "two seeds: Student's t with one degree"
+    assert re.fullmatch(r"-0\.250 \[-0\.2[67]\d, -0\.2[23]\d\]", table.loc["NoPE", "Key tokens"])
     assert set(table.loc["Learned", ["16x", "Worst", "Key tokens", "Needle 16x"]]) == {"n/a"}
 
 
 def test_the_page_says_what_its_rows_are(frontier, rows) -> None:
-    page = " ".join(frontier.page(*rows, "NoPE wins.", "By hand.", "## Protocol windows\n\nranks\n").split())
+    leaderboard = "## Ranks, protocol windows\n\nlow\n\n## Ranks, protocol fixed-target\n\nfirst\n"
+    page = " ".join(frontier.page(rows, "NoPE wins.", "By hand.", leaderboard).split())
     assert "so far 3 models and 4 runs of about 1.4 million parameters, each trained on 4,000,000 tokens at" in page
     assert "Trained on a machine, 2026-01-02, with commits abc. " in page
     assert "**NoPE wins.** By hand. ## The table" in page
-    assert page.endswith("## Ranks ### Protocol windows ranks")
+    assert "the loss of 7 such tokens at 16x" in page
+    assert "of 64 per model, seed and length. Guessing finds 0.06; the 95 % interval" in page
+    assert "is about ±0.12 for one seed" in page
+    assert page.endswith("divided by L. first")
+
+
+def test_the_worst_seed_is_shown_where_there_are_several(frontier, rows) -> None:
+    first = rows._replace(losses=rows.losses[rows.losses["seed"] == 0])
+    assert not {"Worst", "Seeds"} & set(frontier.table(first))
 
 
 def test_runs_whose_weights_have_rows_are_not_added_again(frontier, tmp_path, monkeypatch) -> None:
@@ -72,18 +93,18 @@ def test_runs_whose_weights_have_rows_are_not_added_again(frontier, tmp_path, mo
 
 
 def test_the_page_in_docs_is_made_from_the_kept_rows(frontier) -> None:
-    losses, probes = (pd.read_parquet(KEPT / name) for name in ("evals.parquet", "eval_probes.parquet"))
-    page = (KEPT.parent / "frontier.md").read_text(encoding="utf-8")
-    assert Table(frontier.table(losses, probes)).markdown() in page
-    assert frontier.beginning(losses).strip() in page
+    kept = frontier.rows()
+    page = (DOCS / "results" / "frontier.md").read_text(encoding="utf-8")
+    assert Table(frontier.table(kept)).markdown() in page
+    assert frontier.beginning(kept.losses).strip() in page
     assert frontier.NOTES.read_text(encoding="utf-8").strip() in page
 
 
 def test_the_readme_has_rows_of_the_page(frontier) -> None:
-    losses, probes = (pd.read_parquet(KEPT / name) for name in ("evals.parquet", "eval_probes.parquet"))
-    few = frontier.in_readme(frontier.table(losses, probes))
+    kept = frontier.rows()
+    few = frontier.in_readme(frontier.table(kept))
     assert set(few["Model"]) == set(frontier.IN_README)
     readme = frontier.README.read_text(encoding="utf-8")
     assert Table(few).markdown().strip() in readme
     for fact in ("training_commit", "training_machine"):
-        assert all(value in readme for value in set(losses[fact])), fact
+        assert all(value in readme for value in set(kept.losses[fact])), fact
