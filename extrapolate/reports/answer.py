@@ -1,10 +1,10 @@
-"""The answer to what a report is asked, in at most two sentences that say no more than their intervals."""
+"""The answer to what a report is asked, in at most two sentences that say no more than its comparisons tell."""
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from extrapolate.reports.family import HOLDS, Family, family, of_control
+from extrapolate.reports.family import HOLDS, Family, family, of_control, simultaneous
 from extrapolate.reports.material import Material, isolates
 from extrapolate.reports.questions import answers
 from extrapolate.results.verdicts import BETTER, EQUIVALENT, LEAST, NO_SHARED_SEED, TOO_FEW, WORSE
@@ -34,7 +34,7 @@ class Answer:
 def answer(material: Material) -> Answer:
     """The answer, of `fixed-target` where it was evaluated, else of the first protocol.
 
-    It rests on a small family of comparisons that no loss chooses: see `family`.
+    It rests on comparisons that no loss chooses: see `family`.
     """
     protocol = material.protocols()[0]
     rows, documents = material.rows[protocol], material.documents
@@ -68,15 +68,14 @@ def _lowest(found: Iterable[Comparison]) -> list[Comparison]:
 def _against_reference(found: Family) -> str:
     """Which models are better than the reference at the longest length; else which are worse."""
     reference, others, at = found.reference, found.trained[1:], f"at {found.longest:g}x"
-    here = found.at_longest(found.orders)
-    told = [one for one in here if one.sure()]
+    told = [one for one in found.orders if one.sure()]
     if not told:
-        return _nothing_told(here, reference, others, at)
+        return _nothing_told(found.orders, reference, others, at)
     better = _lowest(one for one in told if one.word == BETTER)
     if better or len(others) == 1:
         also = [one.model for one in better[1:]]
         more = f"; {_listed(also)} {_are(also)} better too" if also else ""
-        return f"{_by((better or told)[0], found)}{more}"
+        return f"{_by((better or told)[0], len(found.orders))}{more}"
     worse = "all others are" if len(told) == len(others) else f"{_listed([one.model for one in told])} {_are(told)}"
     return f"No model is shown to be better than {reference} {at}, and {worse} worse"
 
@@ -98,23 +97,21 @@ def _nothing_told(here: Sequence[Comparison], reference: str, others: Sequence[s
     return f"{said}, and {_listed(alike)} {_are(alike)} equivalent to it" if alike else said
 
 
-def _by(one: Comparison, found: Family) -> str:
-    """`FoX is better than RoPE by 0.80 nats (0.52 to 1.09) at 16x and by 0.66 (0.40 to 0.92) at 8x`."""
-    said = f"{one.model} is {one.word} than {one.other} by {_size(one)} at {one.factor:g}x"
-    shorter = found.orders.get(one.model, [])[1:2]
-    if shorter and shorter[0].word == one.word and shorter[0].factor > 1:
-        said += f" and by {_size(shorter[0]).replace(' nats', '')} at {shorter[0].factor:g}x"
-    return said
+def _by(one: Comparison, among: int) -> str:
+    """`FoX is better than RoPE by 0.80 nats (0.52 to 1.09) at 16x`, one of so many comparisons.
 
-
-def _size(one: Comparison) -> str:
-    """`0.15 nats (0.12 to 0.18)`."""
-    found = one.difference
+    It is the largest of several, so its interval is one that holds for all at once, and left out if that tells nothing.
+    """
+    said, wider = f"{one.model} is {one.word} than {one.other} by", simultaneous(one, among)
+    found = wider.difference
     if found is None or found.low is None or found.high is None or not math.isfinite(found.mean):
-        return "an infinite loss"
+        return f"{said} an infinite loss at {one.factor:g}x"
     digits = 2 if abs(found.mean) >= 0.1 else 3
-    low, high = sorted((abs(found.low), abs(found.high)))
-    return f"{abs(found.mean):.{digits}f} nats ({low:.{digits}f} to {high:.{digits}f})"
+    said += f" {abs(found.mean):.{digits}f} nats"
+    if wider.sure():
+        low, high = sorted((abs(found.low), abs(found.high)))
+        said += f" ({low:.{digits}f} to {high:.{digits}f})"
+    return f"{said} at {one.factor:g}x"
 
 
 def _against_control(found: Family, alone: bool) -> str:
@@ -122,10 +119,10 @@ def _against_control(found: Family, alone: bool) -> str:
 
     alone: no sentence before it names the longest length.
     """
-    here = {one.model: one for one in found.at_longest(found.controls)}
-    if here and all(one.word == TOO_FEW for one in here.values()):
+    here = found.controls
+    if here and all(one.word == TOO_FEW for one in here):
         return "There are too few documents to tell" if alone else ""
-    word = {one.model: of_control(one, found.alike) for one in _lowest(here.values())}
+    word = {one.model: of_control(one, found.alike) for one in _lowest(here)}
     said = []
     for verdict, (verb, verbs) in {
         BETTER: ("gets better", "get better"),
@@ -139,7 +136,7 @@ def _against_control(found: Family, alone: bool) -> str:
             said.append(f"{'both' if len(models) == 2 else f'all {len(models)}'} models {verbs}")
         elif models:
             said.append(f"{_listed(models)} {verb if len(models) == 1 else verbs}")
-    reaching = {*here, *(one.model for one in found.at_longest(found.orders))}
+    reaching = {*word, *(one.model for one in found.orders)}
     unknown = [model for model in found.trained if model in reaching and word.get(model) is None]
     if unknown:
         lose = "loses" if len(unknown) == 1 else "lose"
@@ -156,10 +153,10 @@ def _against_control(found: Family, alone: bool) -> str:
 def _of_extensions(found: Family) -> str:
     """Whether an extension lowers a model's loss at the longest length."""
     told = [one for one in found.extensions if one.sure()]
-    if not found.extended or all(one.word == TOO_FEW for one in found.extensions):
+    if all(one.word == TOO_FEW for one in found.extensions):
         return ""
     if better := _lowest(one for one in told if one.word == BETTER):
-        return _by(better[0], found)
+        return _by(better[0], len(found.extensions))
     worse = [one.model for one in told]
     none = (
         "no extension is shown to help"

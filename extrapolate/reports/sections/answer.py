@@ -43,7 +43,7 @@ def explained(found: Answer) -> str:
     said = (
         f"Protocol {found.protocol}. {verdicts.explained(verdicts.LEAST)} With the longer context, a model is compared "
         "with itself on the same tokens, its context cut back to the training length, L tokens (the control). It loses "
-        f"nothing if its loss is surely less than {verdicts.LEAST:g} nats above the control's. "
+        f"less than {verdicts.LEAST:g} nats if the whole interval of its loss minus the control's is below that. "
         f"{_compared(found.family)} {found.resampled}"
     )
     if found.freedom:
@@ -66,27 +66,18 @@ def explained(found: Answer) -> str:
 
 def _compared(family: Family) -> str:
     """What was compared, and how sure that is."""
-    of_models, of_extensions = (f"{share:.2%}" for share in family.shares)
-    at, others, extended = f"at {family.longest:g}x", len(family.trained) > 1, len(family.extended)
-    said = []
-    if family.longest > 1:
-        who = "Each model as it was trained" if others else "The model as it was trained"
-        what = f"with {family.reference} and with its control" if others else "with its control"
-        said.append(
-            f"{who} is compared {what} {at}, and at each shorter length for as long as every comparison tells "
-            f"something; its error rate is {of_models}."
-        )
-    elif others:
-        said.append(f"Each model is compared with {family.reference} {at}; its error rate is {of_models}.")
-    if extended:
-        whose = "The model" if extended == 1 else f"Each of {extended} models"
-        said.append(
-            f"{whose} with an extension is compared {at} with the same model without; its error rate is "
-            f"{of_extensions}."
-        )
+    at, said = f"at {family.longest:g}x", []
+    if family.orders:
+        said.append(f"every model with {family.reference}")
+    if family.controls:
+        said.append("every model with its control")
+    if family.extensions:
+        said.append("every model that has an extension with the same model without it")
     if not said:
         return "Nothing was compared."
     return (
-        f"What is compared was fixed before any loss was seen. {' '.join(said)} Together these are 5 %: the intervals "
-        "in brackets hold all at once (Bonferroni), and of 100 reports, about 5 at most tell an order that is not so."
+        f"What is compared {at} was fixed before any loss was seen: {', '.join(said)}. Of what is said in answer to "
+        f"{'each of these questions' if len(said) > 1 else 'this'}, at most 5 % is wrong on average (the false "
+        "discovery rate: Benjamini and Hochberg 1995). An interval in brackets holds for all comparisons of its "
+        "question at once (Bonferroni), and is left out if it includes zero."
     )
