@@ -55,9 +55,11 @@ class Extension(ABC):
         return {name: getattr(self, name) for name in specs.parameters(type(self))}
 
     def label(self) -> str:
-        """The name in tables, with the arguments given: `PI(2)`."""
-        usual = specs.parameters(type(self))
-        given = [_short(value) for name, value in self.arguments().items() if value != usual[name].default]
+        """The name in tables, with what is not its default, the first argument by its value: `YaRN(8, fast=16)`."""
+        given = []
+        for at, (name, usual) in enumerate(specs.parameters(type(self)).items()):
+            if (value := getattr(self, name)) != usual.default:
+                given.append(f"{name}={_short(value)}" if at else _short(value))
         if self.for_layers != type(self).for_layers:
             given.append(f"{self.for_layers} layers")
         return self.display + (f"({', '.join(given)})" if given else "")

@@ -24,7 +24,8 @@ LARGEST = 1e30  # of what a plan multiplies by: float32 ends at 3e38
 class Recipe:
     """Extensions whose slots differ, applied together.
 
-    `text` is the user's, tidied: a user's own file appears without its folder. `files` are those files.
+    `text` is the user's, tidied, so that one extension has one text: arguments are in the order of the class, without
+    those that have their defaults, and a user's own file appears without its folder. `files` are those files.
     """
 
     text: str
@@ -108,14 +109,20 @@ def parse(text: str, copies: Sequence[Path] = ()) -> Recipe:
         layers = None if LAYERS_ARGUMENT in specs.parameters(cls) else given.pop(LAYERS_ARGUMENT, None)
         arguments = specs.convert_arguments(cls, given, owner=spec.name)
         made = guarded(cls, "__init__", partial(cls, **arguments))
+        told = {
+            name: _plainly(arguments[name])
+            for name, usual in specs.parameters(cls).items()
+            if name in arguments and arguments[name] != usual.default
+        }
         if layers is not None:
             if layers not in LAYERS:
                 raise UserError(f"{spec.name}: layers={specs.shown(layers)} is not {' or '.join(LAYERS)}")
-            made, arguments = made.with_layers(layers), arguments | {LAYERS_ARGUMENT: layers}
+            if layers != made.for_layers:
+                made, told = made.with_layers(layers), told | {LAYERS_ARGUMENT: layers}
         parts.append(made)
         files += [file] if file else []
         short = f"{Path(own_file).name}:{cls.__name__}" if file else spec.name
-        tidied.append(specs.spell(short, {name: _plainly(value) for name, value in arguments.items()}))
+        tidied.append(specs.spell(short, told))
     _check_joins(text, parts)
     return Recipe(" + ".join(tidied), tuple(parts), tuple(files))
 

@@ -57,7 +57,8 @@ def last_checkpoints(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def told_apart(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows, with sizes in the names of models where one name stands for several: `RoPE, 2 layers`."""
+    """The rows, with sizes in the names of models if one name stands for several, `RoPE, 2 layers`, and with the
+    extension's text, `RoPE + Half (v2.py:Half)`, if classes of several files have one name."""
     named: list[str] = []
     for column in SIZES:
         several = rows.groupby(["model", *named], dropna=False)["config_hash"].nunique() > 1
@@ -67,6 +68,9 @@ def told_apart(rows: pd.DataFrame) -> pd.DataFrame:
     for column in named:
         size = rows[column].map(SIZES[column].format, na_action="ignore")
         names = names.where(size.isna(), names + ", " + size)
+    if "extension" in rows:
+        several = rows.groupby("model")["extension"].transform("nunique") > 1
+        names = names.where(~several, names + " (" + rows["extension"] + ")")
     return rows.assign(model=names)
 
 

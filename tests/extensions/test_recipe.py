@@ -1,5 +1,6 @@
 """What can be joined, what applies to which encoding, and that nothing is left behind."""
 
+import contextlib
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from extrapolate import specs
 from extrapolate.encodings.base import Dims, encodings
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.encodings.rope import RoPE
@@ -261,22 +263,22 @@ def test_what_is_refused(text: str, message: str) -> None:
         ("ntk", "NTK"),
         ("dynamic-ntk:factor=2", "Dynamic NTK"),
         ("dynamic-ntk:factor=1.5", "Dynamic NTK(1.5)"),
-        ("ntk-by-parts:ramp=turns", "NTK-by-parts(turns)"),
+        ("ntk-by-parts:ramp=turns", "NTK-by-parts(ramp=turns)"),
         ("yarn:factor=8 + log-n", "YaRN(8) + log-n"),
-        ("longrope:long=(1,2)", "LongRoPE(1,2)"),
-        ("longrope:long=(1,1.5,2,2.5,3,3.5,4,4.5,5)", "LongRoPE(1,1.5,2,2.5,3,3.5,4,4.5,...5483)"),
-        ("llama3:factor=8,fast=5", "Llama 3(8, 5)"),
+        ("longrope:long=(1,2)", "LongRoPE(long=1,2)"),
+        ("longrope:long=(1,1.5,2,2.5,3,3.5,4,4.5,5)", "LongRoPE(long=1,1.5,2,2.5,3,3.5,4,4.5,...5483)"),
+        ("llama3:factor=8,fast=5", "Llama 3(8, fast=5)"),
         ("p-rope", "p-RoPE"),
         ("p-rope:p=0.5", "p-RoPE(0.5)"),
         ("expe-scale:factor=0.5", "Scale(0.5)"),
-        ("expe-scale:reading=positions", "Scale(positions)"),
+        ("expe-scale:reading=positions", "Scale(reading=positions)"),
         ("table-resize", "Resize"),
         ("window:size=32", "Window(32)"),
-        ("sinks:window=12", "Sinks(12)"),
-        ("lm-infinite:sinks=4,window=12", "LM-Infinite(4, 12)"),
-        ("rerope:window=8,k=16", "ReRoPE(8, 16)"),
-        ("self-extend:group=4,window=8", "Self-Extend(4, 8)"),
-        ("dual-chunk:chunk=12,local=2", "Dual Chunk(12, 2)"),
+        ("sinks:window=12", "Sinks(window=12)"),
+        ("lm-infinite:sinks=4,window=12", "LM-Infinite(4, window=12)"),
+        ("rerope:window=8,k=16", "ReRoPE(8, k=16)"),
+        ("self-extend:group=4,window=8", "Self-Extend(4, window=8)"),
+        ("dual-chunk:chunk=12,local=2", "Dual Chunk(12, local=2)"),
         ("temperature", "Temperature"),
         ("temperature:c=0.412", "Temperature(0.412)"),
     ],
@@ -285,7 +287,27 @@ def test_labels(text: str, label: str) -> None:
     assert recipe.parse(text).label() == label
 
 
+@pytest.mark.parametrize("name", extensions.names())
+def test_no_two_have_one_label_and_none_has_two_texts(name: str) -> None:
+    """Each argument by itself is given the same value: the labels differ. Defaults that are given leave no trace."""
+    parameters = specs.parameters(extensions[name])
+    for value in ("2", "16", "0.5", "12"):
+        labels = []
+        for argument in parameters:
+            with contextlib.suppress(UserError):  # not a value for this one
+                labels.append(recipe.parse(f"{name}:{argument}={value}").label())
+        changed = [label for label in labels if label != extensions[name].display]
+        assert len(set(changed)) == len(changed)
+    for argument, its in parameters.items():
+        if its.default is not None:
+            assert recipe.parse(specs.spell(name, {argument: its.default})).text == name
+
+
 def test_a_recipes_text_is_tidied_and_read_back() -> None:
+    assert recipe.parse("yarn:fast=16,factor=8.0").text == recipe.parse("yarn:factor=8,fast=16,slow=1").text
+    assert recipe.parse("yarn:fast=16,factor=8.0").text == "yarn:factor=8,fast=16"
+    assert recipe.parse("yarn:layers=all").text == "yarn"
+    assert recipe.parse("yarn:layers=global,fast=16").text == "yarn:fast=16,layers=global"
     made = recipe.parse("  yarn:factor=8+log-n ")
     assert made.text == "yarn:factor=8 + log-n"
     assert recipe.parse(made.text).label() == made.label()

@@ -112,6 +112,15 @@ def test_sizes_are_in_the_names_of_models_that_differ_in_them() -> None:
     assert by_preset["model"].tolist() == ["RoPE, s", "RoPE, m", "RoPE + PI, m", "ALiBi"]
 
 
+def test_extensions_of_one_name_are_models_of_their_own() -> None:
+    """Classes of two files may have one `display`: on one run, and on the seeds of one model."""
+    one, other = (row("a", "RoPE + Half", 1, loss, extension=text) for loss, text in ((4.0, "a.py:H"), (6.0, "b.py:H")))
+    for second in (other, other | {"run": "b", "seed": 1, "config_hash": "a"}):
+        named = comparable(frame(one, second, row("a", "RoPE", 1, 4.1)), {})
+        assert named["model"].tolist() == ["RoPE + Half (a.py:H)", "RoPE + Half (b.py:H)", "RoPE"]
+        assert tables.loss_by_ev(named, None)["Loss (ev=1)"].tolist() == [4.1, 4.0, 6.0]
+
+
 @pytest.mark.parametrize(
     ("column", "value"), [("corpus_hash", "d"), ("seq_len", 128), ("precision", "bf16"), ("split", "validation")]
 )

@@ -12,7 +12,9 @@ def test_the_answer_tells_what_is_far_apart_with_three_seeds_and_no_order_that_i
 ) -> None:
     tool = load("answer_coverage")
     equal, books = tool.POPULATIONS[1], tool.POPULATIONS[-2]
-    *false, orders, extensions, at_once, _extensions_at_once = np.mean([tool.tried(books, 3, trial) for trial in range(6)], axis=0)
+    *false, orders, extensions, at_once, _extensions_at_once = np.mean(
+        [tool.tried(books, 3, trial) for trial in range(6)], axis=0
+    )
     assert false == [0, 0, 0, 0]
     assert orders > 0.6 > at_once
     assert extensions > 0.4
