@@ -306,6 +306,8 @@ def _finish(tasks: Tasks, folder: Path, progress: Progress, report: bool) -> Swe
     for name in tasks.diverged.keys() - failed.keys():
         progress.say(f"{name} diverged, and another learning rate is taken: {tasks.diverged[name]}")
     passed_over = set(filter(tasks.passed_over, filter(tasks.tried, tasks.cells)))
+    if no_more := sorted(name for name in passed_over if state.read(folder, name).evaluated is not None):
+        progress.say(f"left out of the report, for another learning rate is taken now: {listed(no_more)}")
     for name in passed_over - failed.keys() - tasks.diverged.keys():
         state.write(folder, name, state.CellState(passed_over=True))
     frame = _learning_rates(tasks)

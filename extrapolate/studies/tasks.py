@@ -110,8 +110,10 @@ class Tasks:
         return (task, Task("evaluate", task.cell)) if follows else (task,)
 
     def chosen(self, name: str) -> bool:
-        """Whether a cell is evaluated: not if another learning rate is better."""
-        choice = self.choices.get(name)
+        """Whether a cell is evaluated: not if another learning rate is better, for it or for what it continues."""
+        choice, parent = self.choices.get(name), self.cells[name].cell.continues
+        if parent is not None and not self.chosen(parent):
+            return False
         return name not in self._group or (choice is not None and self.cells[name].lr == choice.chosen)
 
     def tried(self, name: str) -> bool:
@@ -143,8 +145,11 @@ class Tasks:
 
     def _stands(self, name: str) -> bool:
         """Whether a cell has its model's learning rate, or the one that stands for it."""
-        if name in self.choices or name not in self._group:
+        if name in self.choices:
             return self.chosen(name)
+        if name not in self._group:
+            parent = self.cells[name].cell.continues
+            return parent is None or self._stands(parent)
         first = next(cell.name for cell in self._group[name] if self.tried(cell.name))
         return self.cells[name].lr == self.cells[first].lr
 
@@ -155,8 +160,7 @@ class Tasks:
     def _can(self, task: Task) -> bool:
         cell = self.cells[task.cell].cell
         if task.kind == "evaluate":
-            trained = Task("train", cell.name) in self.done
-            return trained and self.chosen(cell.name) and not self.passed_over(cell.name)
+            return Task("train", cell.name) in self.done and self.chosen(cell.name)
         if cell.continues is None:
             return self.tried(cell.name)
         return Task("train", cell.continues) in self.done and self.chosen(cell.continues)

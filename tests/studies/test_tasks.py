@@ -16,7 +16,7 @@ from extrapolate.studies.local import Running, _settled
 from extrapolate.studies.resolved import Resolved
 from extrapolate.studies.state import CellState
 from extrapolate.studies.study import read_study
-from extrapolate.studies.sweep import TRAINING_COST, _finish, _Screen
+from extrapolate.studies.sweep import TRAINING_COST, _find_done, _finish, _Screen
 from extrapolate.studies.tasks import Ended, Task, Tasks, share_of
 
 STUDY = """
@@ -131,6 +131,32 @@ def test_a_failed_cell_that_is_passed_over_says_why_it_failed(tmp_path: Path, mo
     _finish(tasks, tmp_path, QUIET, report=False)
     assert state.read(tmp_path, "rope-lr0.01-s1") == CellState(failed="the loss is nan")
     assert state.read(tmp_path, "rope-lr0.01-s0") == CellState(passed_over=True)
+
+
+def test_a_better_rate_that_is_added_leaves_out_what_continued_the_best_so_far(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An earlier call trained and evaluated the continued run of 3e-3; now 1e-2 is to be tried too, and is better."""
+    monkeypatch.setattr(sweep, "_weights", lambda cells, rate: "")
+    monkeypatch.setattr(Ready, "path", property(lambda cell: tmp_path / cell.name), raising=False)
+    monkeypatch.setattr(Ready, "evaluation", None, raising=False)
+    monkeypatch.setattr(state, "trained", lambda run: "lr0.01" not in run.name)
+    monkeypatch.setattr(state, "diverged", lambda folder, name, config: None)
+    monkeypatch.setattr(state, "evaluated", lambda folder, name, run, settings: True)
+    tasks = made(tmp_path, rates({"0.001": 3.0, "0.003": 2.5, "0.01": 2.0}))
+    continued = "rope-lr0.003-s0+long"
+    state.write(tmp_path, continued, CellState(evaluated="then"))
+    _find_done(tasks, tmp_path)
+    while ready := tasks.ready():
+        for task in ready:
+            tasks.finish(task)
+    assert {task.cell for task in tasks.done if task.kind == "evaluate" and task.cell.startswith("rope")} == {
+        "rope-lr0.01-s0", "rope-lr0.01-s1", "rope-lr0.01-s0+long",
+    }  # fmt: skip
+    said: list[str] = []
+    monkeypatch.setattr(sweep.Run, "open", lambda path: path)
+    _finish(tasks, tmp_path, cast(Any, SimpleNamespace(say=said.append)), report=False)
+    assert said == [f"left out of the report, for another learning rate is taken now: {continued}"]
 
 
 def test_cells_that_leave_the_rate_to_the_preset_have_one_too(tmp_path: Path) -> None:
