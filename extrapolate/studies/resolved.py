@@ -1,5 +1,6 @@
 """Cells made ready before anything runs: resolved configurations, opened stores, checked evaluations."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -22,7 +23,7 @@ from extrapolate.names import AS_TRAINED
 from extrapolate.runs import resolve
 from extrapolate.runs.config import TrainedConfig, differences
 from extrapolate.runs.resolve import TrainingRequest
-from extrapolate.runs.run import USER_ENCODING
+from extrapolate.runs.run import USER_ENCODING, Run
 from extrapolate.runs.weights import Checkpoint
 from extrapolate.studies.cells import Cell, matches
 from extrapolate.studies.study import Study
@@ -230,6 +231,18 @@ def _models(planned: Planned, settings: EvaluationSettings) -> dict[str, str]:
     return {name: label_of(planned.config, model, one.joined(), one.taken_off) for name, one in applied.items()}
 
 
+def _not_kept(run: Run, keep_every: int | None) -> list[str]:
+    """What is wrong if the first checkpoint of a finished run is not where `keep_every` puts it."""
+    training = run.trained.training
+    per_step = training.batch_size * training.seq_len
+    first, last = math.ceil((keep_every or training.tokens) / per_step), training.steps
+    at = run.checkpoints("all")[0].step
+    if keep_every is None or at == min(first, last):
+        return []
+    kept = f"its first checkpoint is at {at * per_step:,} tokens" if at < last else "it kept no checkpoints"
+    return [f"keep_every: {kept}"]
+
+
 def _check_unchanged(cells: Sequence[Resolved]) -> None:
     """Raises UserError if folders hold runs with other settings than their cells have now."""
     changed: list[str] = []
@@ -247,7 +260,10 @@ def _check_unchanged(cells: Sequence[Resolved]) -> None:
                 different = ["the run that it continues is gone"]
             elif parent.checkpoints("last")[-1].sha256 != known.origin.weights_sha256:
                 different = ["the run that it continues has other weights now"]
-        if different := [*different, *differences(known, now)]:
+        different += differences(known, now)
+        if cell.evaluation.checkpoint == "all" and there.finished:
+            different += _not_kept(there, cell.cell.settings.get("keep_every"))
+        if different:
             changed.append(f"{cell.path} ({'; '.join(different)})")
     if changed:
         first, more = changed[:6], len(changed) - 6

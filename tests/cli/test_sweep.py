@@ -156,6 +156,10 @@ def test_a_changed_study_says_which_runs_it_changes(cli: Cli, study: Path, done:
     message = cli("sweep", changed, "--out", done).error()
     assert "the study was changed, and 3 of its runs were trained with other settings" in message
     assert f"{done}/runs/{BEST} (training.tokens: 5300 in the run, 6144 now)" in message
+    keeping = study.read_text().replace("tokens = 5300", "tokens = 5300\nkeep_every = 1000") + 'checkpoint = "all"\n'
+    changed.write_text(keeping)
+    message = cli("sweep", changed, "--out", done).error()
+    assert f"{done}/runs/{BEST} (keep_every: it kept no checkpoints)" in message
 
 
 def test_a_damaged_study_is_named(cli: Cli, study: Path, done: Path, tmp_path: Path) -> None:

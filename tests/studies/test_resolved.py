@@ -1,8 +1,12 @@
 """Cells made ready: which extensions each is evaluated with, and what is refused with its line."""
 
+from pathlib import Path
+
 import pytest
 
+import extrapolate as xt
 from extrapolate.errors import UserError
+from extrapolate.studies.resolved import _not_kept
 
 AXES = '[axes]\nencoding = ["rope", "alibi"]\n'  # lines 13 and 14
 
@@ -39,3 +43,14 @@ def test_what_is_refused_has_its_line(small, resolved, old: str, new: str, messa
     with pytest.raises(UserError) as raised:
         resolved(file)
     assert str(raised.value).startswith(f"{file}, {message}")
+
+
+def test_checkpoints_are_where_keep_every_puts_them(store: Path, tmp_path: Path) -> None:
+    """Steps of 512 tokens: the first checkpoint is kept after 1,024 of them, or there is none before the last."""
+    sizes = {"layers": 1, "seq_len": 16, "batch_tokens": 512, "tokens": 2100, "precision": "fp32", "compile": False}
+    kept = xt.train("rope", data=store, out=tmp_path / "kept", keep_every=1000, **sizes)
+    none = xt.train("rope", data=store, out=tmp_path / "none", **sizes)
+    assert [_not_kept(kept, keep_every) for keep_every in (None, 600, 1000, 1024)] == [[]] * 4
+    assert _not_kept(kept, 512) == ["keep_every: its first checkpoint is at 1,024 tokens"]
+    assert _not_kept(none, 1000) == ["keep_every: it kept no checkpoints"]
+    assert [_not_kept(none, keep_every) for keep_every in (None, 2048, 9000)] == [[]] * 3
