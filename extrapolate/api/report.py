@@ -26,7 +26,7 @@ def report(
     ] = None,
     check: Annotated[
         str | Path | None,
-        Flag("an earlier report, or its evals.parquet: exit code 1 if a loss is surely worse, or gone", _CHECK),
+        Flag("an earlier report, or its evals.parquet: exit code 1 if a loss is significantly worse, or gone", _CHECK),
     ] = None,
     tolerance: Annotated[
         float | None, Flag("for `check`: nats by which a loss may be worse", _CHECK, usual="0.02")

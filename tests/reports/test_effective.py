@@ -153,14 +153,14 @@ def test_the_section_says_which_probes_and_which_threshold(tmp_path) -> None:
     assert "| B | at least 512 tokens (8x) | nothing | at least 512 tokens (8x) | 2 |" in said
     assert "| C | below 64 | tracking at 64: 0.500" in said
     assert "| ends | 64 tokens (1x) | the encoding, before 128 | 64 tokens (1x), ended by needle | 1 |" in said
-    assert "passes all of these probes: needle, tracking. To pass is to have an accuracy of 0.85 or more" in said
+    assert "passes all of these probes: needle, tracking. A model" in said
     part.files["effective_lengths.parquet"](tmp_path / "effective_lengths.parquet")
     kept = pd.read_parquet(tmp_path / "effective_lengths.parquet")
     assert kept["length"].fillna(0).tolist() == [128, 512, 0, 64]
     assert set(kept["threshold"]) == {THRESHOLD}
     lower = markdown(EffectiveLength.part(SimpleNamespace(probes=ROWS, threshold=0.8), "models").blocks)
     assert "| A | 256 tokens (4x) | tracking at 512" in lower
-    assert "an accuracy of 0.8 or more" in lower
+    assert "over depths, is at least 0.8," in lower
 
 
 @pytest.mark.usefixtures("without_pictures")
@@ -172,7 +172,7 @@ def test_a_report_takes_a_threshold_and_states_it(cli, write_run, tmp_path) -> N
     assert set(pd.read_parquet(tmp_path / "report/effective_lengths.parquet")["threshold"]) == {0.05}
     assert not (tmp_path / "report/leaderboard.parquet").exists()  # which was not asked for
     page = (tmp_path / "report/report.md").read_text()
-    assert "an accuracy of 0.05 or more" in page
+    assert "over depths, is at least 0.05," in page
     assert "extrapolate report runs --threshold 0.05" in page
     assert cli("report", "runs", "--threshold", "85").error() == (
         "--threshold is an accuracy above 0 and below 1, not 85"

@@ -29,7 +29,7 @@ class Frequencies(Measurement):
     quantities: ClassVar = {
         "query_norm": ("", "The mean 2-norm of the frequency's two channels of queries."),
         "key_norm": ("", "The same for keys."),
-        "score_share": ("share", "Its share of the variance of the scores over keys, averaged over queries."),
+        "score_share": ("share", "The pair's share of the variance of scores over keys, averaged over queries."),
         "radians": ("radians per token", "The frequency, 0 if the channels are not rotated."),
     }
     at = "the index of the frequency from 0, in the encoding's order, fastest first"

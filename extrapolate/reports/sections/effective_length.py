@@ -22,7 +22,7 @@ EFFECTIVE_LENGTHS = Described(
         Column("threshold", REAL, "share", meaning="The accuracy that passes a probe, as `--threshold` takes it."),
         Column(
             "length", INT, "tokens", False,
-            "The effective length: up to it, the accuracy of every probe is surely at least `threshold`.",
+            "The effective length: up to it, the 95 % interval of every probe's accuracy is above `threshold`.",
             "a probe fails at the shortest length",
         ),
         Column("factor", REAL, "", False, "`length` divided by the training length L.", "`length` is empty"),
@@ -33,9 +33,9 @@ EFFECTIVE_LENGTHS = Described(
         Column("high", REAL, "share", False, "The upper end of the same interval.", _ENDS),
         Column(
             "own_length", INT, "tokens", False,
-            "The longest length up to which every probe surely keeps a share of `threshold` of the model's own "
-            "accuracy at 1x, both above chance.",
-            f"a probe was not surely learned at 1x, or {_NOT_AT_1X}",
+            "The longest length up to which the interval of every probe's accuracy is above `threshold` times the "
+            "model's own accuracy at 1x, both counted from chance.",
+            f"a probe's accuracy at 1x is not significantly above chance, or {_NOT_AT_1X}",
         ),
         Column("own_factor", REAL, "", False, "`own_length` divided by L.", "`own_length` is empty"),
         Column(
@@ -49,13 +49,15 @@ EFFECTIVE_LENGTHS = Described(
     ),
 )  # fmt: skip
 EXPLAINED = """\
-The effective length is the longest at which a model passes all of these probes: {}. To pass is to have an accuracy of
-{:g} or more, surely: the lower end of the 95 % interval of the mean over depths does. A model that passes at a length
-has passed at every shorter one that was evaluated. A probe that a model never learned fails at every length: then
-nothing is said of its context. RULER (arXiv 2404.06654) has a threshold of about 0.85, and its tasks are others:
-compare effective lengths of one report only. "Of its own at 1x" takes {:g} as a share of the model's own accuracy at
-1x, both above chance, instead of the same accuracy for all models: it says how far a model carries what it has learned,
-even if that is little. The accuracy at 1x is taken as exact, and a probe fails if that is not surely above chance."""
+The effective length is the longest at which a model passes all of these probes: {}. A model passes a probe if the lower
+end of the 95 % interval of its accuracy, the mean over depths, is at least {:g}, at this length and at every shorter
+one that was evaluated. A probe that a model never learned fails at every length, so its effective length then says
+nothing about its use of context. RULER (arXiv 2404.06654) has a threshold of about 0.85, but other tasks, so compare
+effective lengths only within a report.
+
+"Relative to its own 1x" replaces the threshold by {:g} times the model's own accuracy at 1x, both counted from chance.
+It tells how far a model carries what it has learned, even if that is little. The accuracy at 1x is taken as exact; a
+probe fails if that accuracy is not significantly above chance."""
 
 
 @sections.register("effective-length")
@@ -111,7 +113,7 @@ def _shown(found: pd.DataFrame) -> pd.DataFrame:
             "Model": found["model"],
             "Effective length": found.apply(length, axis=1),
             "Ended by": found.apply(ends, axis=1),
-            "Of its own at 1x": found.apply(own_length, axis=1),
+            "Relative to its own 1x": found.apply(own_length, axis=1),
             "Probes": found["probes"].astype(str),
         }
     )

@@ -56,8 +56,8 @@ because the control has them only in part. A model uses context beyond L where f
 4x and further."""
 BANDS = """\
 Thin lines are seeds. The band around a mean is its 95 % interval over seeds, by Student's t: where the mean of many
-seeds would lie, on these targets. Bands of two models can overlap although the models surely differ, because both were
-trained with the same seeds: compare models by the intervals of their differences."""
+seeds would lie, on these targets. Bands of two models can overlap although the models differ significantly, because
+both were trained with the same seeds: compare models by the intervals of their differences."""
 TOO_MANY_BANDS = f"Thin lines are seeds. More than {MOST_BANDS} models have several, so the picture has no bands."
 BY_WINDOW_TEXT = """\
 Published figures of this protocol are perplexities in which every window counts alike, however many tokens it scores.

@@ -23,8 +23,8 @@ The best of each length is in bold. ≈ marks a loss that is equivalent to the b
 worse by {:g} nats or more, by the 95 % interval of the difference and after Holm's correction for the comparisons in
 this table. {} Red cells are losses above that at 1x. A click on a column's name sorts by it."""
 HOLDS = f"""\
-A model loses nothing up to a length if, at it and all shorter ones, its loss is surely less than {LEAST:g} nats above
-that of the control, by the 95 % interval of the difference. The control is the plain model on the same targets, with
+A model loses nothing up to a length if, there and at all shorter ones, the 95 % interval of its loss minus that of the
+control ends below {LEAST:g} nats. The control is the plain model on the same targets, with
 its context cut back to between L/2 and L tokens. ≥: at the next length it is undecided whether the loss is above the
 control's."""
 LOSSY = """\

@@ -63,13 +63,13 @@ FAILURE_LENGTHS = Described(
         *_CURVE,
         Column(
             "fails_from", INT, "tokens", False,
-            "The failure length: the start of the first bucket whose loss is surely (at 95 %, over all buckets of all "
-            "models) above the control's, by 0.01 or more.",
+            "The failure length: the start of the first bucket whose loss is significantly (at 95 %, over all buckets "
+            "of all models) above the control's, by 0.01 or more.",
             f"there is no such bucket, or {_TOO_FEW}",
         ),
         Column(
             "holds_to", INT, "tokens", False,
-            "The length up to which, from L on, every bucket is surely less than 0.01 above the control.",
+            "The length up to which, from L on, every bucket is significantly less than 0.01 above the control.",
             f"the first bucket beyond L is not, or {_TOO_FEW}",
         ),
         Column(
@@ -199,11 +199,11 @@ def _explained(found: Sequence[Failure], rows: pd.DataFrame, bucket: int, seq_le
     resampled = ", ".join(sorted({f"{one.clusters} {one.cluster}" for one in found}))
     said = (
         "The failure length is where the first bucket of positions beyond L begins that fails: its loss is above "
-        f"the control's on the same targets, by {LEAST:g} nats or more, and it is surely above. A model holds to "
-        f"where it is surely less than {LEAST:g} nats above. Between the two, the data do not tell. Surely means "
-        "at 95 % for all buckets of all models at once: of 100 reports in which no model is above its control, at most "
-        f"5 name a failure. Lengths are in tokens, by buckets of {buckets}. "
-        f"Resampled: {resampled}, with seeds averaged. So surely is about these runs: other seeds may fail elsewhere."
+        f"the control's on the same targets by {LEAST:g} nats or more, and significantly. A model holds as long as its "
+        f"loss is above the control's by significantly less than {LEAST:g} nats. Between the two, the data do not "
+        "decide. Significance is at 95 % for all buckets of all models at once: of 100 reports in which no model is "
+        f"above its control, at most 5 name a failure. Lengths are in tokens, in buckets of {buckets}. The intervals "
+        f"are over {resampled}, with seeds averaged, so this is about these runs: other seeds may fail elsewhere."
     )
     if any(one.by_seed for one in found):
         said += " Those by seed are at 95 % for each seed by itself."
