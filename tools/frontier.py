@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
+import pyarrow.parquet as pq
 from studies import RESULTS, below, chapters
 
 import extrapolate as xt
@@ -22,7 +23,7 @@ from extrapolate import files
 from extrapolate.reports.page import Table
 from extrapolate.statistics.intervals import estimate
 
-KEPT, PICTURE = RESULTS / "frontier", "studies/frontier.png"
+KEPT, PICTURE, README_PICTURE = RESULTS / "frontier", "studies/frontier.png", "studies/frontier-ten.png"
 NOTES = Path(__file__).parent / "frontier.md"
 PROTOCOL, LONGEST = "fixed-target", 16
 README, FIRST_TABLE = RESULTS.parents[1] / "README.md", re.compile(r"^\| Model \|.*?\n\n", re.MULTILINE | re.DOTALL)
@@ -83,7 +84,9 @@ def main(runs: Iterable[Path]) -> None:
             shutil.rmtree(KEPT, ignore_errors=True)
             shutil.copytree(work / "merged", KEPT)
         answer = xt.report(KEPT, work / "report", leaderboard=True).answer
-        shutil.copyfile(work / "report" / f"loss_by_ev.{PROTOCOL}.png", RESULTS / PICTURE)
+        xt.report(few(work / "few"), work / "report-few")
+        for name, picture in (("report", PICTURE), ("report-few", README_PICTURE)):
+            shutil.copyfile(work / name / f"loss_by_ev.{PROTOCOL}.png", RESULTS / picture)
         report = (work / "report" / "report.md").read_text(encoding="utf-8")
     notes = NOTES.read_text(encoding="utf-8").strip()
     kept = rows()
@@ -98,6 +101,14 @@ def unknown(runs: Iterable[Path]) -> list[Path]:
     known = set(pd.read_parquet(KEPT / "evals.parquet")["weights_sha256"]) if KEPT.exists() else set()
     found = [path.parent for folder in runs for path in sorted(folder.rglob("evals.parquet"))]
     return [run for run in found if not set(pd.read_parquet(run / "evals.parquet")["weights_sha256"]) & known]
+
+
+def few(folder: Path) -> Path:
+    """A new folder with the rows of the models that the README has."""
+    folder.mkdir()
+    for path in KEPT.glob("*.parquet"):
+        pq.write_table(pq.read_table(path, filters=[("model", "in", IN_README)]), folder / path.name)
+    return folder
 
 
 def rows() -> Rows:
