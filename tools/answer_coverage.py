@@ -61,7 +61,7 @@ class Population:
     rise_M: np.ndarray
     spread_M: np.ndarray
     above_M: np.ndarray
-    seeds: tuple[int, ...] = (2, 3, 5)
+    seeds: tuple[int, ...] = (3, 5)
     effect: float = 0.15
     fails: float = 0.0
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from extrapolate.reports.family import HOLDS, Family, family, of_control, simultaneous
+from extrapolate.reports.family import HOLDS, Family, about_these_runs, family, of_control, simultaneous
 from extrapolate.reports.material import Material, isolates
 from extrapolate.reports.questions import answers
 from extrapolate.results.verdicts import BETTER, EQUIVALENT, LEAST, NO_SHARED_SEED, TOO_FEW, WORSE
@@ -18,15 +18,16 @@ MOST_NAMES = 3  # in a sentence; further models are counted
 class Answer:
     """What can be said of a protocol's models, and what was compared for it.
 
-    asked: what the study asks, answered. resampled: what the intervals are over, in words. one_run: whether some model
-    has one run. freedom: the degrees of freedom that the seeds leave, of each number of seeds.
+    asked: what the study asks, answered. resampled: what the intervals are over, in words. of_runs: whether some models
+    have too few seeds for the answer to be about more than these runs. freedom: the degrees of freedom that the seeds
+    leave, of each number of seeds.
     """
 
     text: str
     protocol: str
     family: Family
     resampled: str
-    one_run: bool
+    of_runs: bool
     freedom: Sequence[int]
     asked: Sequence[str] = ()
 
@@ -51,13 +52,13 @@ def answer(material: Material) -> Answer:
         second = "No model reaches a length beyond L" if some else "No length beyond L was evaluated"
     said = [f"{sentence}." for sentence in (first, second) if sentence]
     made, text = found.all(), " ".join(said)
-    one_run = any(one.one_run for one in made)
-    if one_run and text:
+    of_runs = any(map(about_these_runs, made))
+    if of_runs and text:
         if text.startswith(("No ", "There ", "Whether ", "At ", "With ")):  # which begin with no model's name
             text = text[0].lower() + text[1:]
-        text = f"In {'this run' if len(found.trained) == 1 else 'these runs'}, {text}"
-    freedom = sorted({len(one.by_seed) - 1 for one in made if len(one.by_seed) > 1})
-    return Answer(text, protocol, found, resampled(made), one_run, freedom, answers(material, protocol))
+        text = f"In {'this run' if rows['run'].nunique() == 1 else 'these runs'}, {text}"
+    freedom = sorted({len(one.by_seed) - 1 for one in made if not about_these_runs(one) and one.by_seed})
+    return Answer(text, protocol, found, resampled(made), of_runs, freedom, answers(material, protocol))
 
 
 def _lowest(found: Iterable[Comparison]) -> list[Comparison]:

@@ -15,6 +15,7 @@ import pandas as pd
 from extrapolate.names import AS_TRAINED
 from extrapolate.results.verdicts import BETTER, EQUIVALENT, WORSE
 from extrapolate.statistics.comparison import CONTROL, Comparison, comparisons
+from extrapolate.statistics.intervals import FEWEST_SEEDS
 
 ERROR = 0.05  # of what is said in answer to a question
 HOLDS: Final = "holds"
@@ -106,10 +107,16 @@ def _at_once(found: Iterable[Comparison], tells: Callable[[Comparison], bool]) -
     return [simultaneous(one, len(found)) for one in found]  # which tell nothing either, being wider
 
 
+def about_these_runs(one: Comparison) -> bool:
+    """Whether there are too few seeds to say anything of others: the interval is then over documents alone."""
+    return one.difference is not None and len(one.by_seed) < FEWEST_SEEDS
+
+
 def _with_confidence(one: Comparison, confidence: float) -> Comparison:
     if one.estimate is None:
         return one
-    return replace(one, difference=one.estimate.interval(confidence), confidence=confidence)
+    found = one.estimate.of_these_runs() if about_these_runs(one) else one.estimate
+    return replace(one, difference=found.interval(confidence), by_seed=found.by_seed, confidence=confidence)
 
 
 def _of_extensions(rows: pd.DataFrame, here: pd.DataFrame) -> Iterable[Comparison]:

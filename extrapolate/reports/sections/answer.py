@@ -11,6 +11,7 @@ from extrapolate.reports.sections.base import Part, Section, sections
 from extrapolate.reports.sections.learning_rates import at_edge
 from extrapolate.results import verdicts
 from extrapolate.results.described import Described
+from extrapolate.statistics.intervals import FEWEST_SEEDS
 
 ASKED = Described(
     "questions", "`questions.parquet` of a study with a `[[question]]`", "run on one side of a question",
@@ -59,8 +60,8 @@ def explained(found: Answer) -> str:
         )
     if found.asked:
         said += " What the study asks has 5 % of its own: the intervals of these answers hold all at once (Bonferroni)."
-    if found.one_run:
-        said += " Where a model has one seed, nothing is known of other seeds."
+    if found.of_runs:
+        said += f" With fewer than {FEWEST_SEEDS} seeds, this is about these runs: other seeds may give another order."
     return said
 
 
