@@ -324,9 +324,13 @@ def below_optimum(found: Iterable[Comparison]) -> list[Comparison]:
 
 
 def resampled(found: Sequence[Comparison]) -> str:
-    """What intervals are over, in a sentence: `Intervals are over 136 stretches, 140 stretches, and 2 seeds.`"""
-    counts = sorted({(one.difference.clusters, one.clusters) for one in found if one.difference is not None})
-    over = ", ".join(f"{count} {name}" for count, name in counts) or "nothing"
+    """What intervals are over, in a sentence: `Intervals are over 136 to 140 stretches, and 2 seeds.`"""
+    counts: dict[str, list[int]] = {}
+    for one in found:
+        if one.difference is not None:
+            counts.setdefault(one.clusters, []).append(one.difference.clusters)
+    ranges = {name: sorted({min(mine), max(mine)}) for name, mine in sorted(counts.items())}
+    over = ", ".join(f"{' to '.join(map(str, mine))} {name}" for name, mine in ranges.items()) or "nothing"
     seeds = sorted({len(one.by_seed) for one in found if one.difference is not None})
     if seeds and seeds[-1] > 1:
         over += f", and {' or '.join(map(str, seeds))} seeds"

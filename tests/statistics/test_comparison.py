@@ -9,7 +9,17 @@ import pytest
 
 import extrapolate as xt
 from extrapolate import results
-from extrapolate.statistics.comparison import CONTROL, MARK, against, comparisons, corrected, table
+from extrapolate.statistics.comparison import (
+    CONTROL,
+    MARK,
+    Comparison,
+    against,
+    comparisons,
+    corrected,
+    resampled,
+    table,
+)
+from extrapolate.statistics.intervals import Interval
 
 FIRST = Path(__file__).parents[1] / "fixtures/rope"
 
@@ -147,3 +157,13 @@ def test_what_is_undecided_says_about_how_many_seeds_would_decide_it() -> None:
     alike = of_pair(rows({"A": {0: 5.51, 1: 5.66, 2: 5.60}, "B": {0: 5.61, 1: 5.761, 2: 5.699}}))
     assert (alike.verdict(), alike.advice(), alike.row()["needed_seeds"]) == ("better", "", None)
     assert "needs about" not in table([alike], 0.95)
+
+
+def test_what_intervals_are_over_is_one_range_a_kind() -> None:
+    def one(count: int, clusters: str, seeds: int) -> Comparison:
+        by_seed = (0.1,) * seeds
+        return Comparison("windows", 2.0, "A", "B", Interval(0.1, 0.0, 0.2, count), clusters, (), by_seed=by_seed)
+
+    found = [one(144, "stretches", 1), one(141, "stretches", 3), one(143, "stretches", 3), one(52, "documents", 3)]
+    assert resampled(found) == "Intervals are over 52 documents, 141 to 144 stretches, and 1 or 3 seeds."
+    assert resampled(found[-1:]) == "Intervals are over 52 documents, and 3 seeds."
