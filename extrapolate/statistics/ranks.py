@@ -12,7 +12,7 @@ import numpy as np
 
 from extrapolate.results.verdicts import LEAST
 from extrapolate.statistics import student_t
-from extrapolate.statistics.intervals import FEWEST, RESAMPLES
+from extrapolate.statistics.intervals import FEWEST, FEWEST_SEEDS, RESAMPLES
 
 SPREAD = 1e-7  # relative to the largest effect: a difference whose standard error is smaller is the same everywhere
 CHUNK = 1 << 22  # numbers that are held at once
@@ -25,7 +25,8 @@ def rank_intervals(
 
     sum_MSC: losses summed by cluster, nats, with each of the seeds that all models have; targets_C: the targets of a
     cluster. The design is that of `intervals.estimate`: every resample draws the same clusters for all models and all
-    seeds, and an interval adds a part over the seeds where there are two or more. Each interval stands for itself.
+    seeds, and an interval adds a part over the seeds if there are FEWEST_SEEDS or more; with fewer, it is about these
+    runs. Each interval stands for itself.
 
     A difference below LEAST is never sure. A model that is infinite with every seed is surely worse than all that are
     finite. None if there are fewer than FEWEST clusters.
@@ -79,7 +80,7 @@ def _sure(
     above_M = np.quantile(most_RM, (1 + confidence) / 2, axis=0)
     below_M = -np.quantile(fewest_RM, (1 - confidence) / 2, axis=0)
     of_seeds_MM = np.zeros((models, models))
-    if seeds > 1:
+    if seeds >= FEWEST_SEEDS:
         mean_MS = sum_MSC.sum(axis=2) / targets_C.sum()
         spread_MM = (mean_MS[:, None] - mean_MS[None]).std(axis=2, ddof=1) / np.sqrt(seeds)
         of_seeds_MM = student_t.quantile((1 - confidence) / 2 / (models - 1), seeds - 1) * spread_MM

@@ -79,3 +79,12 @@ def test_the_part_over_seeds_is_corrected_for_the_number_of_other_models(errors,
     sum_MSC = means_MS[:, :, None] * targets_C
     assert intervals(sum_MSC, targets_C) == of_three
     assert intervals(sum_MSC[:2], targets_C) == [(1, 1), (2, 2)]
+
+
+def test_two_seeds_say_nothing_of_others():
+    """Their means alone count: Student's t with one degree of freedom would say nothing."""
+    targets_C = np.full(30, 100.0)
+    means_MS = np.array([[4.0, 4.2], [4.4, 4.2]])
+    sum_MSC = means_MS[:, :, None] * targets_C
+    assert intervals(sum_MSC, targets_C) == [(1, 1), (2, 2)]
+    assert intervals(np.repeat(sum_MSC, 2, axis=1), targets_C) == [(1, 2), (1, 2)]

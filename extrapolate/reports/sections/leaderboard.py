@@ -13,6 +13,7 @@ from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
 from extrapolate.results.verdicts import LEAST
 from extrapolate.statistics.comparable import strict_mean
+from extrapolate.statistics.intervals import FEWEST_SEEDS
 from extrapolate.statistics.ranks import rank_intervals
 from extrapolate.statistics.seeds import seeds_of
 from extrapolate.statistics.sums import Setting, Sums
@@ -42,7 +43,8 @@ the number of models that are significantly better, and ends at the number of mo
 the model itself included. Significance uses intervals that hold for all pairs of the model at once, and a difference
 of at least {least:g} nats. All models are resampled together, over the same {clusters}. The intervals of ranks are
 not simultaneous: at most about one in 20 is wrong."""
-ONE_SEED = "With one seed, ranks and intervals are about these runs: another seed may give another order."
+FEW_SEEDS = f"""\
+With fewer than {FEWEST_SEEDS} seeds, ranks and intervals are about these runs: other seeds may give another order."""
 
 
 @sections.register("leaderboard")
@@ -78,8 +80,8 @@ class Leaderboard(Section):
                 blocks.append(
                     Text("A rank without an interval has fewer than 10 clusters, or shares no seed with others.")
                 )
-            if (table["seeds"] == 1).any():
-                blocks.append(Text(ONE_SEED))
+            if (table["seeds"] < FEWEST_SEEDS).any():
+                blocks.append(Text(FEW_SEEDS))
         return Part(blocks, {"leaderboard.parquet": parquet(pd.concat(every, ignore_index=True))})
 
 
