@@ -33,5 +33,5 @@ def eval_tasks(
     if as_json:
         print_json(found.astype(object).where(found.notna(), None).to_dict("records"))
         return
-    for title, table in tables.by_shots(found):
+    for title, table in tables.printed(found):
         print_table(table, title)

@@ -1,12 +1,14 @@
 """Tables of how models use position, from the rows of `inspections.parquet` alone.
 
-A table is of one run, extension and split: the numbers of other runs are other heads.
+A table is of one run, extension, split and set of windows: the numbers of other runs are other heads.
 """
 
 from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
+
+from extrapolate.statistics.comparable import extensions_told_apart
 
 PLACES = ("own", "previous", "first")
 LEAST = 0.5  # a score from which on a head is said to attend to a place
@@ -46,12 +48,15 @@ SIZES = {
 
 
 def by_model(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """The rows of each run, extension and split, of its last checkpoint, with a title."""
+    """The rows of each run, extension, split and set of windows, of its last checkpoint, with a title."""
     frame = rows.astype({"value": float, "error": float, "at": float, "layer": "Int64", "head": "Int64"})
-    frame = frame[frame["step"] == frame.groupby("run")["step"].transform("max")]
-    splits = frame["split"].nunique() > 1
-    for (run, model, split), mine in frame.groupby(["run", "model", "split"], sort=False):
-        yield f"{model} ({run}{f', {split}' if splits else ''})", mine
+    frame = extensions_told_apart(frame[frame["step"] == frame.groupby("run")["step"].transform("max")])
+    splits, windows = (frame[column].nunique() > 1 for column in ("split", "targets_hash"))
+    for key, mine in frame.groupby(["run", "model", "split", "targets_hash"], sort=False):
+        run, model, split, targets = map(str, key)
+        of_windows = f"{mine['n_windows'].max()} windows, {targets[:6]}"
+        told = [run, *([split] if splits else []), *([of_windows] if windows else [])]
+        yield f"{model} ({', '.join(told)})", mine
 
 
 def tables_of(mine: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:

@@ -9,7 +9,13 @@ from extrapolate.names import AS_TRAINED
 from extrapolate.reports.escaping import in_order
 from extrapolate.results.speed import MOST_TAKEN
 from extrapolate.specs import did_you_mean
-from extrapolate.statistics.comparable import check_replicates, strict_mean, unequal_training, values_of
+from extrapolate.statistics.comparable import (
+    check_replicates,
+    extensions_told_apart,
+    strict_mean,
+    unequal_training,
+    values_of,
+)
 from extrapolate.statistics.seeds import counts, in_words, seeds_of
 
 
@@ -75,6 +81,7 @@ def by_window(rows: pd.DataFrame) -> pd.DataFrame:
 def quick_table(rows: list[dict[str, Any]], protocol: str, value: str = "loss") -> pd.DataFrame:
     """What was just evaluated, one row a run, step and model; its loss with its control's, or another value."""
     frame = pd.DataFrame([row for row in rows if row["protocol"] == protocol]).astype({value: float})
+    frame = extensions_told_apart(frame)
     index = ["run", "step", "precision", "model"]
     table = frame.pivot(index=index, columns="factor", values=value)
     table.columns = [f"ev={factor:g}" for factor in table.columns]

@@ -6,7 +6,13 @@ from typing import Any
 import pandas as pd
 
 from extrapolate.reports.published import PublishedTable
-from extrapolate.statistics.comparable import check_replicates, last_checkpoints, newest_of_most, told_apart
+from extrapolate.statistics.comparable import (
+    check_replicates,
+    extensions_told_apart,
+    last_checkpoints,
+    newest_of_most,
+    told_apart,
+)
 
 
 def comparable(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
@@ -28,6 +34,13 @@ def comparable(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     for _, mine in rows[same].groupby(["task", "metric", "filter", "shots"]):
         check_replicates(mine)
     return rows[same], said
+
+
+def printed(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """What was just asked, as `by_shots`: runs are not averaged."""
+    named = extensions_told_apart(rows)
+    several = [column for column in ("step", "precision") if rows[column].nunique() > 1]
+    return by_shots(named.assign(model=named[["run", *several, "model"]].astype(str).agg(", ".join, axis=1)))
 
 
 def by_shots(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:

@@ -57,8 +57,8 @@ def last_checkpoints(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def told_apart(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows, with sizes in the names of models if one name stands for several, `RoPE, 2 layers`, and with the
-    extension's text, `RoPE + Half (v2.py:Half)`, if classes of several files have one name."""
+    """The rows, with sizes in the names of models if one name stands for several, `RoPE, 2 layers`, and as
+    `extensions_told_apart`."""
     named: list[str] = []
     for column in SIZES:
         several = rows.groupby(["model", *named], dropna=False)["config_hash"].nunique() > 1
@@ -68,10 +68,16 @@ def told_apart(rows: pd.DataFrame) -> pd.DataFrame:
     for column in named:
         size = rows[column].map(SIZES[column].format, na_action="ignore")
         names = names.where(size.isna(), names + ", " + size)
-    if "extension" in rows:
-        several = rows.groupby("model")["extension"].transform("nunique") > 1
-        names = names.where(~several, names + " (" + rows["extension"] + ")")
-    return rows.assign(model=names)
+    return extensions_told_apart(rows.assign(model=names))
+
+
+def extensions_told_apart(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows, with the extension's text in the names of models, `RoPE + Half (v2.py:Half)`, if one name stands for
+    several: classes of several files may have one `display`."""
+    if "extension" not in rows or rows.empty:
+        return rows
+    several = rows.groupby("model")["extension"].transform("nunique") > 1
+    return rows.assign(model=rows["model"].where(~several, rows["model"] + " (" + rows["extension"] + ")"))
 
 
 def unequal_training(rows: pd.DataFrame) -> list[str]:

@@ -119,6 +119,9 @@ def test_extensions_of_one_name_are_models_of_their_own() -> None:
         named = comparable(frame(one, second, row("a", "RoPE", 1, 4.1)), {})
         assert named["model"].tolist() == ["RoPE + Half (a.py:H)", "RoPE + Half (b.py:H)", "RoPE"]
         assert tables.loss_by_ev(named, None)["Loss (ev=1)"].tolist() == [4.1, 4.0, 6.0]
+    printed = tables.quick_table([one, other], "windows")
+    assert printed["model"].tolist() == ["RoPE + Half (a.py:H)", "RoPE + Half (b.py:H)"]
+    assert printed["ev=1"].tolist() == [4.0, 6.0]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from extrapolate.errors import UserError
-from extrapolate.reports.tasks import by_model, comparable
+from extrapolate.reports.tasks import by_model, comparable, printed
 
 WHEN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -29,6 +29,17 @@ def scores_of(*rows: dict[str, Any]) -> dict[str, str]:
 
 def test_seeds_are_averaged_and_the_last_checkpoint_counts() -> None:
     assert scores_of(score("a", 0.25), score("a", 0.9, step=5), score("b", 0.75, seed=1)) == {"RoPE": "0.500 ± 0.100"}
+
+
+def test_what_was_just_asked_is_printed_by_run() -> None:
+    """A report refuses these two runs; a command prints what it found."""
+    two = pd.DataFrame([score("a", 0.25, group=None), score("b", 0.75, config_hash="d", group=None)])
+    ((_, table),) = printed(two)
+    assert dict(zip(table["Model"], table["arc_easy acc"], strict=True)) == {
+        "a, RoPE": "0.250 ± 0.100", "b, RoPE": "0.750 ± 0.100",
+    }  # fmt: skip
+    half = [score("a", value, extension=text, group=None) for value, text in ((0.1, "a.py:H"), (0.3, "b.py:H"))]
+    assert list(next(printed(pd.DataFrame(half)))[1]["Model"]) == ["a, RoPE (a.py:H)", "a, RoPE (b.py:H)"]
 
 
 def test_sizes_and_precisions_are_models_of_their_own() -> None:

@@ -60,6 +60,13 @@ def test_the_section_shows_margins_and_choices_and_what_they_are() -> None:
     assert said.index("Margin (ev=1)") < said.index("By depth:")
 
 
+def test_extensions_of_one_name_are_printed_apart() -> None:
+    both = [row("A + Half", 1.0, 0.0, margin, extension=text) for margin, text in ((1.0, "a.py:H"), (3.0, "b.py:H"))]
+    shown = next(table for table, title in probes.printed(both) if "margin" in title)
+    assert shown["Model"].tolist() == [f"{both[0]['run']}, A + Half ({text})" for text in ("a.py:H", "b.py:H")]
+    assert shown["Margin (ev=1)"].tolist() == ["1.000", "3.000"]
+
+
 def test_rows_of_earlier_versions_have_no_margins() -> None:
     none = dict.fromkeys(("margin", "margin_stderr", "control_margin", "choice", "choice_chance"))
     old = probes._numbers(pd.DataFrame([one | none for one in ROWS]))

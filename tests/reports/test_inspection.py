@@ -1,0 +1,39 @@
+"""What stands together in a table of an inspection."""
+
+from typing import Any
+
+import pandas as pd
+
+from extrapolate.reports.inspection import by_model
+
+
+def row(value: float, **changes: Any) -> dict[str, Any]:
+    return {
+        "run": "rope", "model": "RoPE", "extension": "as-trained", "split": "test", "step": 10, "targets_hash": "aaaaaa1",
+        "n_windows": 4, "factor": 1.0, "value": value, "error": 0.1, "at": None, "layer": None, "head": None,
+    } | changes  # fmt: skip
+
+
+def titles(*rows: dict[str, Any]) -> dict[str, list[float]]:
+    return {title: mine["value"].tolist() for title, mine in by_model(pd.DataFrame(list(rows)))}
+
+
+def test_a_table_is_of_one_run_extension_and_split() -> None:
+    assert titles(row(1.0), row(2.0, factor=8.0), row(3.0, step=5), row(4.0, run="b")) == {
+        "RoPE (rope)": [1.0, 2.0], "RoPE (b)": [4.0],
+    }  # fmt: skip
+    assert list(titles(row(1.0), row(2.0, split="validation"))) == ["RoPE (rope, test)", "RoPE (rope, validation)"]
+
+
+def test_extensions_of_one_name_are_not_averaged() -> None:
+    one, other = (row(value, model="RoPE + Half", extension=text) for value, text in ((1.0, "a.py:H"), (3.0, "b.py:H")))
+    assert titles(one, other) == {"RoPE + Half (a.py:H) (rope)": [1.0], "RoPE + Half (b.py:H) (rope)": [3.0]}
+
+
+def test_other_windows_are_another_table() -> None:
+    """A later inspection, of other factors, reads other windows, and replaces only the rows of its own lengths."""
+    later = [row(1.0), row(2.0, factor=4.0)]
+    earlier = row(3.0, factor=96.0, targets_hash="bbbbbbb2", n_windows=2)
+    assert titles(*later, earlier) == {
+        "RoPE (rope, 4 windows, aaaaaa)": [1.0, 2.0], "RoPE (rope, 2 windows, bbbbbb)": [3.0],
+    }  # fmt: skip
