@@ -9,8 +9,9 @@ from extrapolate.reports.inspection import by_model
 
 def row(value: float, **changes: Any) -> dict[str, Any]:
     return {
-        "run": "rope", "model": "RoPE", "extension": "as-trained", "split": "test", "step": 10, "targets_hash": "aaaaaa1",
-        "n_windows": 4, "factor": 1.0, "value": value, "error": 0.1, "at": None, "layer": None, "head": None,
+        "run": "rope", "model": "RoPE", "extension": "as-trained", "split": "test", "step": 10, "n_windows": 4,
+        "targets_hash": "aaaaaaa1", "factor": 1.0, "value": value, "error": 0.1, "at": None, "layer": None,
+        "head": None,
     } | changes  # fmt: skip
 
 
