@@ -104,9 +104,12 @@ def test_the_scaling_matters_in_these_tests(saved, rope: dict[str, Any]) -> None
     ("rope", "length", "extension"),
     [
         (LINEAR, 64, "pi:factor=4"),
-        (DYNAMIC, 64, "dynamic-ntk:factor=2"),
-        (LLAMA3, 32, "llama3:factor=8,slow=1,fast=4"),
-        (YARN, 32, "yarn:factor=4,fast=32,slow=1"),
+        (DYNAMIC, 64, "dynamic-ntk"),
+        (DYNAMIC | {"factor": 3.0}, 64, "dynamic-ntk:factor=3"),
+        (LLAMA3, 32, "llama3:factor=8"),
+        (LLAMA3 | {"low_freq_factor": 0.5, "high_freq_factor": 3.0}, 32, "llama3:factor=8,slow=0.5,fast=3"),
+        (YARN, 32, "yarn:factor=4"),
+        (YARN | {"beta_fast": 6.0}, 32, "yarn:factor=4,fast=6"),
         ({"rope_type": "default", "rope_theta": 10_000.0}, 64, None),
     ],
 )
