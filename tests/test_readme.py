@@ -126,7 +126,9 @@ def test_every_command_runs(folder: Path, cli, monkeypatch: pytest.MonkeyPatch) 
 def test_figures_say_where_they_come_from() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     words = " ".join(text.split())
-    assert re.search(r"1 core, commits (?:[0-9a-f]{12}, )*[0-9a-f]{12} and [0-9a-f]{12}, 20\d\d-\d\d-\d\d\.", words)  # the losses
+    assert re.search(
+        r"1 core, commits (?:[0-9a-f]{12}, )*[0-9a-f]{12} and [0-9a-f]{12}, 20\d\d-\d\d-\d\d\.", words
+    )  # the losses
     speeds = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
     assert re.search(r"cores, on 20\d\d-\d\d-\d\d, commit [0-9a-f]{12}\.", speeds)
 

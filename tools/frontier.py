@@ -21,7 +21,7 @@ from studies import RESULTS, below, chapters
 import extrapolate as xt
 from extrapolate import files
 from extrapolate.reports.page import Table
-from extrapolate.statistics.intervals import estimate
+from extrapolate.statistics.intervals import FEWEST_SEEDS, estimate
 
 KEPT, PICTURE, README_PICTURE = RESULTS / "frontier", "studies/frontier.png", "studies/frontier-ten.png"
 NOTES = Path(__file__).parent / "frontier.md"
@@ -48,13 +48,13 @@ extrapolate report docs/results/frontier sweeps/frontier-my_file-MyEncoding --le
 """
 TABLE = """\
 Sorted by the loss at {longest}x. Losses are nats per token by `fixed-target`, which scores the same tokens
-after contexts of every length; means over the seeds. With several seeds, **Worst** is the highest loss at {longest}x of
-any.
+after contexts of every length; means over the seeds. **Worst**, if there are several, is the highest loss at
+{longest}x.
 
 A **key token** ends a sequence of four tokens that the text had before, more than L tokens back, but not within the
 last L, so copying from there predicts it ([protocols](../protocols.md)). The column is the loss of {key} such tokens at
-{longest}x, minus that with a context cut back to L, with its 95 % interval: below 0, the model gains from what lies
-beyond.
+{longest}x, minus that with a context cut back to L, with its 95 % interval (over documents alone if there are fewer
+than three seeds): below 0, the model gains from what lies beyond.
 
 **Needle** is the share of needles found at 1x, 4x and {longest}x, of {needles} per model, seed and length. Guessing
 finds 0.06; the 95 % interval of a share around 0.5 is about ±{margin:.2f} for one seed.
@@ -185,13 +185,14 @@ def table(kept: Rows) -> pd.DataFrame:
 
 
 def gains(kept: Rows) -> dict[str, str]:
-    """By model: the loss of key tokens at the greatest length minus their control's, over documents and seeds."""
+    """By model: the loss of key tokens at the greatest length minus their control's, with its interval."""
     here = kept.documents[(kept.documents["protocol"] == PROTOCOL) & (kept.documents["factor"] == LONGEST)]
     gain = here["n_key"] * (here["key_loss"] - here["key_control_loss"])
     found = {}
     for model, mine in here.assign(gain=gain.fillna(0)).groupby("model"):
         sums = mine.pivot_table(index="run", columns="document", values=["gain", "n_key"], aggfunc="sum")
-        found[str(model)] = estimate(sums["gain"].to_numpy(), sums["n_key"].iloc[0].to_numpy()).interval().text()
+        gained = estimate(sums["gain"].to_numpy(), sums["n_key"].iloc[0].to_numpy())
+        found[str(model)] = (gained if len(sums) >= FEWEST_SEEDS else gained.of_these_runs()).interval().text()
     return found
 
 

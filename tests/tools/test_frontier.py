@@ -62,7 +62,7 @@ def test_the_table_has_means_the_worst_seed_and_what_key_tokens_gain(frontier, r
     assert dict(table.loc["RoPE", ["1x", "16x", "Worst", "Needle 4x", "Seeds"]]) == {
         "1x": "3.500", "16x": "4.250", "Worst": "4.500", "Needle 4x": "0.55", "Seeds": 2,
     }  # fmt: skip
-    assert table.loc["RoPE", "Key tokens"].startswith("+0.600 [-0.67"), "two seeds: Student's t with one degree"
+    assert re.fullmatch(r"\+0\.600 \[\+0\.5[78]\d, \+0\.6[12]\d\]", table.loc["RoPE", "Key tokens"]), "documents alone"
     assert re.fullmatch(r"-0\.250 \[-0\.2[67]\d, -0\.2[23]\d\]", table.loc["NoPE", "Key tokens"])
     assert set(table.loc["Learned", ["16x", "Worst", "Key tokens", "Needle 16x"]]) == {"n/a"}
 
