@@ -149,13 +149,13 @@ def at_once(found: Family) -> Family:
 
 
 def share_found(judged: list[tuple[str | None, float]]) -> float:
-    """Of the differences of at least LEAST nats, the share of which their sign is told."""
+    """The share of the differences of at least LEAST nats that the answer reports with the right sign."""
     there = [(word, truth) for word, truth in judged if abs(truth) >= LEAST]
     return float(np.mean([word == (BETTER if truth < 0 else WORSE) for word, truth in there])) if there else math.nan
 
 
 def bracket_is_wrong(found: Family, population: Population) -> float:
-    """Whether the interval in brackets leaves out the truth: of the order that is told to be largest."""
+    """Whether the interval in brackets, that of the largest reported difference, misses the true difference."""
     better = [one for one in found.orders if one.word == BETTER]
     if not better:
         return 0.0

@@ -99,9 +99,9 @@ def _nothing_told(here: Sequence[Comparison], reference: str, others: Sequence[s
 
 
 def _by(one: Comparison, among: int) -> str:
-    """`FoX is better than RoPE by 0.80 nats (0.52 to 1.09) at 16x`, one of so many comparisons.
+    """`FoX is better than RoPE by 0.80 nats (0.52 to 1.09) at 16x`, the largest difference among `among` comparisons.
 
-    It is the largest of several, so its interval is one that holds for all at once, and left out if that tells nothing.
+    Because it is the largest, its interval is the one that holds for all at once, and is left out if it includes zero.
     """
     said, wider = f"{one.model} is {one.word} than {one.other} by", simultaneous(one, among)
     found = wider.difference

@@ -75,9 +75,9 @@ def family(rows: pd.DataFrame, documents: pd.DataFrame, order: Sequence[str], al
     extensions = _of_extensions(rows, documents[documents["factor"] == longest]) if longest > 1 else []
     return Family(
         trained, reference, longest, alike,
-        _at_once(orders, _tells_order),
-        _at_once(controls, lambda one: of_control(one, alike) is not None),
-        _at_once(extensions, _tells_order),
+        _at_false_discovery_rate(orders, _tells_order),
+        _at_false_discovery_rate(controls, lambda one: of_control(one, alike) is not None),
+        _at_false_discovery_rate(extensions, _tells_order),
     )  # fmt: skip
 
 
@@ -90,7 +90,7 @@ def _tells_order(one: Comparison) -> bool:
     return one.sure() or one.word == EQUIVALENT
 
 
-def _at_once(found: Iterable[Comparison], tells: Callable[[Comparison], bool]) -> list[Comparison]:
+def _at_false_discovery_rate(found: Iterable[Comparison], tells: Callable[[Comparison], bool]) -> list[Comparison]:
     """The comparisons, with the confidence of all intervals raised until few enough of those that tell something err.
 
     If k of n comparisons tell something at an error rate of r each, about n r of them err, if all that tell something

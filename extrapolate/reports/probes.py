@@ -9,8 +9,8 @@ from extrapolate.names import AS_TRAINED
 from extrapolate.reports import tables
 from extrapolate.statistics.comparable import (
     check_replicates,
-    extensions_told_apart,
     last_checkpoints,
+    named_by_run,
     newest_of_most,
     of_all_checkpoints,
     strict_mean,
@@ -57,10 +57,9 @@ def records(rows: pd.DataFrame) -> list[dict[str, Any]]:
 
 def printed(rows: list[dict[str, Any]]) -> Iterator[tuple[pd.DataFrame, str]]:
     """What was just evaluated, in text: for every probe a table by length, and one by length and depth."""
-    frame = extensions_told_apart(_numbers(pd.DataFrame(rows))) if rows else pd.DataFrame({"probe": []})
+    frame = _numbers(pd.DataFrame(rows)) if rows else pd.DataFrame({"probe": []})
     for probe, mine in frame.groupby("probe", sort=False):
-        several = [column for column in ("step", "precision") if mine[column].nunique() > 1]
-        named = mine.assign(model=mine[["run", *several, "model"]].astype(str).agg(", ".join, axis=1))
+        named = named_by_run(mine)
         title = f"probe {probe}, accuracy (chance {chance(mine)})"
         over = ", mean over depths" if has_depths(mine) else ""
         yield tables.formatted(by_length(named)), title + over

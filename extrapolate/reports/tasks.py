@@ -8,8 +8,8 @@ import pandas as pd
 from extrapolate.reports.published import PublishedTable
 from extrapolate.statistics.comparable import (
     check_replicates,
-    extensions_told_apart,
     last_checkpoints,
+    named_by_run,
     newest_of_most,
     told_apart,
 )
@@ -38,9 +38,7 @@ def comparable(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
 def printed(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """What was just asked, as `by_shots`: runs are not averaged."""
-    named = extensions_told_apart(rows)
-    several = [column for column in ("step", "precision") if rows[column].nunique() > 1]
-    return by_shots(named.assign(model=named[["run", *several, "model"]].astype(str).agg(", ".join, axis=1)))
+    return by_shots(named_by_run(rows))
 
 
 def by_shots(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:

@@ -74,10 +74,16 @@ def told_apart(rows: pd.DataFrame) -> pd.DataFrame:
 def extensions_told_apart(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows, with the extension's text in the names of models, `RoPE + Half (v2.py:Half)`, if one name stands for
     several: classes of several files may have one `display`."""
-    if "extension" not in rows or rows.empty:
-        return rows
     several = rows.groupby("model")["extension"].transform("nunique") > 1
     return rows.assign(model=rows["model"].where(~several, rows["model"] + " (" + rows["extension"] + ")"))
+
+
+def named_by_run(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows of what was just evaluated, each run a model of its own: `run, RoPE`, also with its step and precision
+    if there are several."""
+    named = extensions_told_apart(rows)
+    several = [column for column in ("step", "precision") if rows[column].nunique() > 1]
+    return named.assign(model=named[["run", *several, "model"]].astype(str).agg(", ".join, axis=1))
 
 
 def unequal_training(rows: pd.DataFrame) -> list[str]:

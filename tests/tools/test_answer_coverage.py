@@ -22,7 +22,7 @@ def test_the_answer_tells_what_is_far_apart_with_three_seeds_and_no_order_that_i
 
 
 def test_what_is_wrong_is_counted(load: Callable[[str], ModuleType]) -> None:
-    """Models that are told as they are, judged against a population in which they are not so."""
+    """Correct statements, judged against a population in which they are false."""
     tool = load("answer_coverage")
     books = tool.POPULATIONS[-2]
     rows = books.rows(np.random.default_rng(0), 5)
