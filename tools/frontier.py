@@ -187,6 +187,7 @@ def table(kept: Rows) -> pd.DataFrame:
 def gains(kept: Rows) -> dict[str, str]:
     """By model: the loss of key tokens at the greatest length minus their control's, with its interval."""
     here = kept.documents[(kept.documents["protocol"] == PROTOCOL) & (kept.documents["factor"] == LONGEST)]
+    here = here[here["loss"].notna()]  # a model that does not reach this length has none
     gain = here["n_key"] * (here["key_loss"] - here["key_control_loss"])
     found = {}
     for model, mine in here.assign(gain=gain.fillna(0)).groupby("model"):

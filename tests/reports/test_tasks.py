@@ -15,7 +15,8 @@ WHEN = datetime(2026, 1, 1, tzinfo=UTC)
 def score(run: str, value: float, **changes: Any) -> dict[str, Any]:
     """A row of the table of benchmarks: a model's accuracy on one task."""
     return {
-        "run": run, "model": "RoPE", "extension": "as-trained", "seed": 0, "step": 10, "precision": "fp32", "task": "arc_easy", "metric": "acc",
+        "run": run, "model": "RoPE", "extension": "as-trained", "seed": 0, "step": 10,
+        "precision": "fp32", "task": "arc_easy", "metric": "acc",
         "filter": "none", "shots": 0, "length": 32, "factor": 2.0, "value": value, "stderr": 0.1,
         "targets_hash": "questions", "config_hash": "c", "preset": "tiny", "layers": 2, "parameters": 1000,
         "evaluated_at": WHEN,

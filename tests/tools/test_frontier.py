@@ -40,7 +40,14 @@ def probes_of(model: str, accuracy: float) -> list[dict]:
 
 def documents_of(run: str, key: float) -> list[dict]:
     """Of twelve documents, the first has no key token."""
-    row = {"run": run, "model": run[:4], "protocol": "fixed-target", "factor": 16.0, "key_control_loss": 2.0}
+    row = {
+        "run": run,
+        "model": run[:4],
+        "protocol": "fixed-target",
+        "factor": 16.0,
+        "loss": 4.0,
+        "key_control_loss": 2.0,
+    }
     held = [row | {"document": at, "n_key": at, "key_loss": key + (at - 23 / 3) / 100} for at in range(1, 12)]
     return [row | {"document": 0, "n_key": 0, "key_loss": float("nan")}, *held]
 
@@ -53,6 +60,7 @@ def rows(frontier: ModuleType) -> NamedTuple:
     ]  # fmt: skip
     probes = [*probes_of("RoPE", 0.5), *probes_of("NoPE", 0.8), *probes_of("Learned", float("nan"))]
     documents = [*documents_of("RoPE-0", 2.5), *documents_of("RoPE-1", 2.7), *documents_of("NoPE-0", 1.75)]
+    documents += [row | {"model": "Learned", "loss": None} for row in documents_of("Learned-0", float("nan"))]
     return frontier.Rows(*map(pd.DataFrame, (losses, probes, documents)))
 
 
