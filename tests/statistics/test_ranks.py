@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from extrapolate.statistics import student_t
 from extrapolate.statistics.intervals import estimate
-from extrapolate.statistics.ranks import rank_intervals
+from extrapolate.statistics.ranks import _of_seeds, rank_intervals
 
 
 def sums(means, seeds=1, documents=30, own=0.05, rng=0):
@@ -79,6 +80,44 @@ def test_the_part_over_seeds_is_corrected_for_the_number_of_other_models(errors,
     sum_MSC = means_MS[:, :, None] * targets_C
     assert intervals(sum_MSC, targets_C) == of_three
     assert intervals(sum_MSC[:2], targets_C) == [(1, 1), (2, 2)]
+
+
+def test_a_variance_is_averaged_with_that_of_all_models():
+    """By loops, and with Student's density integrated, for degrees of freedom that are not whole."""
+    mean_MS = np.random.default_rng(3).normal(4.0, [[0.01], [0.02], [0.01], [0.3], [0.05]], (5, 4))
+    rest = [[x - row.mean() - mean_MS[:, s].mean() + mean_MS.mean() for s, x in enumerate(row)] for row in mean_MS]
+    own, shared = 3 * 4 / 5, 3 / 24
+    variances = [sum(x * x for x in row) / own for row in rest]
+    moderated = [(own * v + shared * sum(variances) / 5) / (own + shared) for v in variances]
+    t = np.linspace(0.0, 400.0, 4_000_001)
+    found = _of_seeds(mean_MS, 0.005)
+    for a, first in enumerate(moderated):
+        for b, second in enumerate(moderated):
+            freedom = (own + shared) * (first + second) ** 2 / (first**2 + second**2)
+            log = math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2) - math.log(freedom * math.pi) / 2
+            within = np.cumsum(np.exp(log) * (1 + t * t / freedom) ** (-(freedom + 1) / 2)) * (t[1] - t[0])
+            reach = t[np.searchsorted(within, 0.5 - 0.005)] * math.sqrt((first + second) / 4)
+            assert reach * 0.999 < found[a, b] < reach * 1.04
+
+
+def test_with_many_models_three_seeds_show_a_difference():
+    """Of 26 models that vary alike: 16 standard errors are too few for Student's t over 25 others, which is 31."""
+    targets_C = np.full(30, 100.0)
+    offs_MS = np.random.default_rng(0).permuted(np.tile([-0.01, 0.0, 0.01], (26, 1)), axis=1)
+    means_MS = offs_MS + np.repeat([4.0, 4.0 + 16 * 0.01 * (2 / 3) ** 0.5], 13)[:, None]
+    assert intervals(means_MS[:, :, None] * targets_C, targets_C) == [(1, 13)] * 13 + [(14, 26)] * 13
+    means_MS[0] = [3.9, 4.0, 4.1]  # ten times as much: nothing is known of this one, and the others keep their places
+    found = intervals(means_MS[:, :, None] * targets_C, targets_C)
+    assert found == [(1, 26)] + [(1, 13)] * 12 + [(13, 26)] * 13
+
+
+def test_no_number_of_models_counts_for_more_than_two_degrees_of_freedom():
+    """Of three seeds, a model that alone varies is then hidden by at most half."""
+    means_MS = np.full((500, 3), 4.0)
+    means_MS[0] = [3.0, 4.0, 5.0]
+    variance, freedom = 2.0 / (2 * 499 / 500) / 2, 4
+    found = _of_seeds(means_MS, 0.025)[0, 1] / math.sqrt(variance / 3)
+    assert found == pytest.approx(student_t.quantile(0.025, freedom), rel=0.02)
 
 
 def test_two_seeds_say_nothing_of_others():
