@@ -32,10 +32,10 @@ BEGINNING = """\
 # Every encoding on English books
 
 `python tools/frontier.py` generates this page from the rows in `docs/results/frontier/`, the results of
-[`examples/studies/frontier.toml`](../../examples/studies/frontier.toml): so far {models} models and {runs} runs of
-about {parameters} million parameters, each trained on {tokens} tokens at L = {seq_len}. The text is long English
-books, of which {documents} are held out for testing; a quarter of the training windows ask for a
-[needle](../probes.md). Trained on {machine}, {dates}, with commits {commits}.
+[`examples/studies/frontier.toml`](../../examples/studies/frontier.toml): {models} models of about {parameters} million
+parameters, {runs} runs in all, each trained on {tokens} tokens at L = {seq_len}. The text is long English books, of
+which {documents} are held out for testing; a quarter of the training windows ask for a [needle](../probes.md). Trained
+on {machine}, {dates}, with commits {commits}.
 
 Put your own encoding into the table: it is trained as the others were, with all three seeds, and reported with these
 rows. For `examples/my_encoding.py:LogBias` that took 7 minutes on two cores (AMD EPYC, 2026-11-26, commit
@@ -48,13 +48,12 @@ extrapolate report docs/results/frontier sweeps/frontier-my_file-MyEncoding --le
 """
 TABLE = """\
 Sorted by the loss at {longest}x. Losses are nats per token by `fixed-target`, which scores the same tokens
-after contexts of every length; means over the seeds. **Worst**, if there are several, is the highest loss at
-{longest}x.
+after contexts of every length; means over the seeds. **Worst** is the highest loss of a seed at {longest}x.
 
 A **key token** ends a sequence of four tokens that the text had before, more than L tokens back, but not within the
 last L, so copying from there predicts it ([protocols](../protocols.md)). The column is the loss of {key} such tokens at
-{longest}x, minus that with a context cut back to L, with its 95 % interval (over documents alone if there are fewer
-than three seeds): below 0, the model gains from what lies beyond.
+{longest}x, minus that with a context cut back to L, with its 95 % interval: below 0, the model gains from what lies
+beyond.
 
 **Needle** is the share of needles found at 1x, 4x and {longest}x, of {needles} per model, seed and length. Guessing
 finds 0.06; the 95 % interval of a share around 0.5 is about ±{margin:.2f} for one seed.
@@ -124,7 +123,7 @@ def page(kept: Rows, answer: str, notes: str, leaderboard: str) -> str:
         notes,
         "## The table",
         explained(kept),
-        Table(table(kept)).markdown(),
+        linked(kept),
         f"![Loss against length]({PICTURE})",
         PICTURED,
         "## Ranks",
@@ -177,11 +176,21 @@ def table(kept: Rows) -> pd.DataFrame:
     columns = {f"{factor:g}x": mean[factor].map(_number) for factor in mean}
     columns |= {"Worst": worst.map(_number), "Key tokens": pd.Series(gains(kept))}
     columns |= {f"Needle {factor}x": found[factor].map(_share) for factor in (1, 4, LONGEST)}
-    columns["Seeds"] = own.groupby("model")["seed"].nunique()
-    if max(columns["Seeds"]) == 1:
-        del columns["Worst"], columns["Seeds"]
+    seeds = own.groupby("model")["seed"].nunique()
+    if max(seeds) == 1:
+        del columns["Worst"]
+    if len(set(seeds)) > 1:
+        columns["Seeds"] = seeds
     shown = pd.DataFrame(columns).loc[mean.sort_values(LONGEST).index]
     return shown.fillna("n/a").rename_axis("Model").reset_index()
+
+
+def linked(kept: Rows) -> str:
+    """The table in Markdown, with each model's name leading to its encoding in the catalogue."""
+    found = Table(table(kept)).markdown()
+    for model, encoding in kept.losses.groupby("model")["encoding"].first().items():
+        found = found.replace(f"\n| {model} |", f"\n| [{model}](../encodings.md#{encoding}) |")
+    return found
 
 
 def gains(kept: Rows) -> dict[str, str]:

@@ -56,8 +56,9 @@ def drawn(style: Mapping[str, Style], rows: pd.DataFrame) -> list[str]:
 def named(style: Mapping[str, Style], rows: pd.DataFrame) -> list[str]:
     """The models that a picture of these rows names and colours, in the order of the styles; the rest are grey.
 
-    All of them, up to MANY. Of more, the best at every length and the plain ones, MOST_NAMED together: of the plain
-    ones those that are lowest at the longest length. rows: `model`, `extension`, `factor`, `loss`.
+    All of them, up to MANY. Of more, the first, with which the answer compares the others, the best at every length
+    and the plain ones, MOST_NAMED together: of the plain ones those that are lowest at the longest length. rows:
+    `model`, `extension`, `factor`, `loss`.
     """
     models = drawn(style, rows)
     if len(models) <= MANY:
@@ -66,7 +67,7 @@ def named(style: Mapping[str, Style], rows: pd.DataFrame) -> list[str]:
     best = [str(losses[factor].idxmin()) for factor in losses if losses[factor].notna().any()]
     plain = set(rows[rows["extension"] == AS_TRAINED]["model"])
     lowest = [str(model) for model in losses.iloc[:, -1].sort_values().index if model in plain]
-    kept = set(list(dict.fromkeys([*best, *lowest]))[:MOST_NAMED])
+    kept = set(list(dict.fromkeys([models[0], *best, *lowest]))[:MOST_NAMED])
     return [model for model in models if model in kept]
 
 

@@ -99,6 +99,8 @@ def test_few_models_are_all_named_and_of_many_the_plain_ones_and_the_best_of_eac
     assert len(found(losses_of(MANY // 3, 3))) == MANY
     assert found(losses_of(5, 4)) == ["m0", "m0+2", "m1", "m2", "m3", "m4"]
     assert found(losses_of(100, 4)) == ["m0", "m0+2", *(f"m{run}" for run in range(1, MOST_NAMED - 1))]
+    last = losses_of(100, 1).assign(loss=lambda rows: -rows["loss"])
+    assert found(last) == ["m0", *(f"m{run}" for run in range(101 - MOST_NAMED, 100))], "the first is named in any case"
 
 
 def test_a_diverged_model_does_not_flatten_the_rest() -> None:

@@ -21,9 +21,10 @@ def frontier(load: Callable[[str], ModuleType]) -> ModuleType:
 
 def losses_of(model: str, seed: int, at_16: float | None, key: float) -> list[dict]:
     row = {
-        "model": model, "seed": seed, "protocol": "fixed-target", "key_control_loss": 2.0, "n_documents": 52,
-        "n_key": 7, "tokens": 4_000_000, "seq_len": 64, "parameters": 1_400_000, "training_machine": "a machine",
-        "training_commit": "abc", "evaluated_at": pd.Timestamp("2026-01-02"), "weights_sha256": f"{model} {seed}",
+        "model": model, "encoding": model.lower(), "seed": seed, "protocol": "fixed-target", "key_control_loss": 2.0,
+        "n_documents": 52, "n_key": 7, "tokens": 4_000_000, "seq_len": 64, "parameters": 1_400_000,
+        "training_machine": "a machine", "training_commit": "abc", "evaluated_at": pd.Timestamp("2026-01-02"),
+        "weights_sha256": f"{model} {seed}",
     }  # fmt: skip
     near = row | {"factor": 1.0, "loss": 3.0 + seed, "key_loss": 2.0}
     return [near, row | {"factor": 16.0, "loss": at_16, "key_loss": key}, near | {"protocol": "windows", "loss": 9.0}]
@@ -78,12 +79,13 @@ def test_the_table_has_means_the_worst_seed_and_what_key_tokens_gain(frontier, r
 def test_the_page_says_what_its_rows_are(frontier, rows) -> None:
     leaderboard = "## Ranks, protocol windows\n\nlow\n\n## Ranks, protocol fixed-target\n\nfirst\n"
     page = " ".join(frontier.page(rows, "NoPE wins.", "By hand.", leaderboard).split())
-    assert "so far 3 models and 4 runs of about 1.4 million parameters, each trained on 4,000,000 tokens at" in page
+    assert "3 models of about 1.4 million parameters, 4 runs in all, each trained on 4,000,000 tokens at" in page
     assert "Trained on a machine, 2026-01-02, with commits abc. " in page
     assert "**NoPE wins.** By hand. ## The table" in page
     assert "the loss of 7 such tokens at 16x" in page
     assert "of 64 per model, seed and length. Guessing finds 0.06; the 95 % interval" in page
     assert "is about ±0.12 for one seed" in page
+    assert "| [Learned](../encodings.md#learned) | 3.000 | n/a |" in page
     assert page.endswith("divided by L. first")
 
 
@@ -103,7 +105,8 @@ def test_runs_whose_weights_have_rows_are_not_added_again(frontier, tmp_path, mo
 def test_the_page_in_docs_is_made_from_the_kept_rows(frontier) -> None:
     kept = frontier.rows()
     page = (DOCS / "results" / "frontier.md").read_text(encoding="utf-8")
-    assert Table(frontier.table(kept)).markdown() in page
+    assert frontier.linked(kept) in page
+    assert len(re.findall(r"^\| \[.*\]\(../encodings.md#", page, re.MULTILINE)) == kept.losses["model"].nunique()
     assert frontier.beginning(kept.losses).strip() in page
     assert frontier.NOTES.read_text(encoding="utf-8").strip() in page
 
