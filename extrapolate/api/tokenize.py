@@ -78,10 +78,10 @@ def store_with(settings: StoreSettings, out: Path, progress: Progress, workers: 
             f"the longest {split['longest_document']:,}"
         )
     if (column := store.manifest["split_column"]) == "used":
-        progress.say(f"the splits are those that the column `split` of {settings.source} names")
+        progress.say(f"the splits are those that the column 'split' of {settings.source} names")
     elif column == "not used":
         progress.say(
-            "the column `split` was not used, for it does not name the split of every document, or not all of train, "
+            "the column 'split' was not used, for it does not name the split of every document, or not all of train, "
             "validation and test: held-out documents were drawn by hash"
         )
     if (near := store.manifest["near_duplicates"]) is not None:

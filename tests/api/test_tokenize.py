@@ -11,6 +11,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 import extrapolate as xt
 from extrapolate.api import tokenize
+from extrapolate.cli.flags import in_flags
 from extrapolate.data.sources.local.base import LocalFiles
 from extrapolate.data.sources.stdlib import StandardLibrary
 from extrapolate.data.store import Store
@@ -176,6 +177,7 @@ def test_it_says_whose_the_splits_are(texts: Path, names: tuple[str, ...]) -> No
     store, said = tokenized("rows.jsonl")
     used = len(names) == 3
     assert store.manifest["split_column"] == ("used" if used else "not used")
-    assert ("the splits are those that the column `split` of rows.jsonl names" in said) is used
-    assert ("the column `split` was not used, for it does not name" in said) is not used
+    assert ("the splits are those that the column 'split' of rows.jsonl names" in said) is used
+    assert ("the column 'split' was not used, for it does not name" in said) is not used
+    assert "--split" not in in_flags(said), "the command line does not take the column for its flag"
     assert "split" not in tokenized("rows.jsonl")[1]
