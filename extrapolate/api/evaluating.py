@@ -1,5 +1,6 @@
 """The work of `xt.evaluate`: runs in turn, by one process, or by several that share the windows of each."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -81,7 +82,7 @@ def evaluate_with(
 
         def work(job: Job[Store], advance: Advance) -> None:
             path, named = job.run.path, {"run": job.name}
-            how: Any = dict(device=on, progress=advance, say=progress.say)
+            how: Any = dict(device=on, progress=advance, say=progress.say, passed=defaultdict(set))
             for rows, documents, targets in lengths.evaluate(job.run, job.given, own(job), **how):
                 rows = kept(rows)
                 if ranks.first:

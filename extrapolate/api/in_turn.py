@@ -96,7 +96,7 @@ class InTurn:
                 nonlocal done, last
                 done = inputs + (done if ends[-1] is not None or what == last else 0.0)
                 last = what
-                display.update(what, done, ends[-1])
+                display.update(what, done, ends[-1] if done else None)  # the clock begins with the first input
 
             for job, end in zip(jobs, ends, strict=True):
                 locked = partial(keeping_rows, job.run, job.extensions, self.progress.say)

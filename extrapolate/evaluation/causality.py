@@ -1,5 +1,6 @@
 """What is evaluated looks at no later token: asked of a run's weights on its text, at every length and plan."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
 
@@ -20,7 +21,11 @@ from extrapolate.model.language_model import LanguageModel
 from extrapolate.model.model import Model
 from extrapolate.model.places import places_within, window_count
 from extrapolate.names import AS_TRAINED
+from extrapolate.progress import Advance, unseen
 from extrapolate.specs.user_files import is_users
+
+# By step and precision of a run's weights: the plans and lengths at which they were found to look at no later token.
+Passed = defaultdict[tuple[int, str], set[tuple[Plan, int]]]
 
 UNKNOWN = 10**8  # parameters of a model that does not say how many it has
 
@@ -32,11 +37,15 @@ def check_run(
     lengths: Sequence[int],
     extensions: Sequence[str],
     precision: str = "fp32",
+    *,
+    passed: set[tuple[Plan, int]],
+    progress: Advance = unseen,
 ) -> None:
     """Raises UserError if a token depends on later ones, or on other windows, at one of these lengths or at L.
 
     model: as `precision` runs it. extensions: as `EvaluationSettings` has them; a constant that is yet to be fitted has
     some value. Lengths that are longer than L and too long for memory are left out, as they are from the evaluation.
+    passed: what these weights were asked before in this precision, which is not asked again.
     """
     asked: dict[tuple[Plan, int], str] = {}
     for text, applied in extensions_to_evaluate(run, model, extensions).items():
@@ -47,7 +56,7 @@ def check_run(
                     f"{text} has another plan for {length} tokens when it is made again: compute it from its arguments "
                     "and the lengths alone"
                 )
-            if model.defined_at(length, plan):
+            if (plan, length) not in passed and model.defined_at(length, plan):
                 asked.setdefault((plan, length), text)
 
     def windows(length: int) -> Tensor:
@@ -59,12 +68,14 @@ def check_run(
     if isinstance(model, Model) and precision == "fp32" and any(map(is_users, model.encodings)):
         _check_forgets(run, model, [(plan, windows(length)[:1]) for plan, length in asked])
     for (plan, length), text in asked.items():
+        progress(f"{run.name} causality of {text} at {length} tokens", 0)
         # A model of our own was tried at more places of L tokens before its training; what the package has, its tests
         # have tried at other lengths.
         more = any(map(is_users, model.encodings)) and length != model.seq_len if isinstance(model, Model) else True
         size = model.parameter_count()
         places = places_within(UNKNOWN if size is None else size, length) if more else 0
         check_plan(run, model, plan, windows(length), text, precision, places)
+        passed.add((plan, length))
 
 
 @torch.inference_mode()

@@ -1,5 +1,6 @@
 """Evaluates one run at several lengths: protocols x extensions x factors, each beside its control."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +16,7 @@ from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
 from extrapolate.evaluation import causality
 from extrapolate.evaluation.any_run import AnyRun
+from extrapolate.evaluation.causality import Passed
 from extrapolate.evaluation.fitting import FIT_TARGETS
 from extrapolate.evaluation.key_tokens import copies_beyond, gained_beyond
 from extrapolate.evaluation.memory import OutOfMemoryError
@@ -121,14 +123,16 @@ def evaluate(
     device: str = "cpu",
     progress: Advance = unseen,
     say: Say = QUIET.say,
+    passed: Passed | None = None,
 ) -> Iterator[Rows]:
     """Yields rows for the tables of an evaluation, a setting at a time.
 
     The plain model is always evaluated. What `progress` is called with adds up to `expected_inputs`. A length for which
-    memory does not suffice has no loss, as one that the encoding is not defined at, and `say` says so.
+    memory does not suffice has no loss, as one that the encoding is not defined at, and `say` says so. passed: as
+    `models` has it.
     """
     bytes_of = token_bytes(store.tokenizer())
-    for checkpoint, loaded, precision, model in models(run, store, settings, device):
+    for checkpoint, loaded, precision, model in models(run, store, settings, device, progress, passed):
         chosen = extensions_to_evaluate(run, loaded, settings.extend)
         shared = common(run, loaded, checkpoint, precision, settings.split, store.corpus_hash)
         for protocol in map(parse_protocol, settings.protocols):
@@ -141,23 +145,30 @@ def evaluate(
 
 
 def models(
-    run: AnyRun, store: Store, settings: EvaluationSettings, device: str
+    run: AnyRun,
+    store: Store,
+    settings: EvaluationSettings,
+    device: str,
+    progress: Advance = unseen,
+    passed: Passed | None = None,
 ) -> Iterator[tuple[Checkpoint, LanguageModel, str, LanguageModel]]:
     """Every checkpoint and precision asked for: the model as it was loaded, and as that precision runs it.
 
-    Raises UserError if a model looks at later tokens.
+    Raises UserError if a model looks at later tokens. passed: at what it was found not to, of this run and text.
     """
+    passed = defaultdict(set) if passed is None else passed
     for checkpoint in run.checkpoints(settings.checkpoint):
         loaded = run.load_model(checkpoint).to(device)
         split = store.split(settings.split)
         layouts = (settings.layout(protocol, split, loaded.seq_len) for protocol in settings.protocols)
         lengths = {*lengths_of(settings.factors, loaded.seq_len), *_lengths_between(loaded, layouts)}
         asked = (split, sorted(lengths), settings.extend)
-        causality.check_run(run, loaded, *asked)
+        causality.check_run(run, loaded, *asked, passed=passed[checkpoint.step, "fp32"], progress=progress)
         for precision in settings.precisions:
             model = in_precision(loaded, precision).to(device)
             if precision != "fp32":
-                causality.check_run(run, model, *asked, precision)
+                here = passed[checkpoint.step, precision]
+                causality.check_run(run, model, *asked, precision, passed=here, progress=progress)
             yield checkpoint, loaded, precision, model
 
 

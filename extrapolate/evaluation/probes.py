@@ -18,6 +18,7 @@ from extrapolate.data.store import Split, Store
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
 from extrapolate.evaluation.any_run import AnyRun
+from extrapolate.evaluation.causality import Passed
 from extrapolate.evaluation.lengths import models
 from extrapolate.evaluation.losses import scores_at
 from extrapolate.evaluation.memory import OutOfMemoryError
@@ -185,13 +186,17 @@ def evaluate(
     device: str = "cpu",
     progress: Advance = unseen,
     say: Say = QUIET.say,
+    passed: Passed | None = None,
 ) -> Iterator[list[dict[str, Any]]]:
     """Yields rows for `eval_probes.parquet` (see `results.tables`), a probe and an extension at a time.
 
     The plain model is always evaluated. What `progress` is called with adds up to `expected_inputs`. A length for which
-    memory does not suffice has no accuracy, as one that the encoding is not defined at, and `say` says so.
+    memory does not suffice has no accuracy, as one that the encoding is not defined at, and `say` says so. passed: as
+    `lengths.models` has it.
     """
-    for checkpoint, loaded, precision, model in models(run, store, settings, device):
+    if not settings.probes:
+        return
+    for checkpoint, loaded, precision, model in models(run, store, settings, device, progress, passed):
         chosen = extensions_to_evaluate(run, loaded, settings.extend)
         control_plan = chosen[AS_TRAINED].plan(run, model, model.seq_len)
         shared = common(run, loaded, checkpoint, precision, settings.split, store.corpus_hash)

@@ -83,7 +83,7 @@ def inspect(
     """
     split = store.split(settings.split)
     evaluation = settings.evaluation()
-    for checkpoint, loaded, precision, model in lengths.models(run, store, evaluation, device):
+    for checkpoint, loaded, precision, model in lengths.models(run, store, evaluation, device, progress):
         layout = layout_of(settings, split, model.seq_len)
         shared = common(run, loaded, checkpoint, precision, settings.split, store.corpus_hash)
         shared["targets_hash"] = targets_hash(layout.control, store.corpus_hash, settings.split)

@@ -1,5 +1,6 @@
 """A model that sees the future is not evaluated."""
 
+from functools import partialmethod
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,10 @@ import torch
 from torch import Tensor
 
 import extrapolate as xt
+from extrapolate.api import evaluating
 from extrapolate.data.store import Store
+from extrapolate.evaluation import causality
+from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.model.places import later
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.training.loop import train
@@ -98,6 +102,31 @@ def test_windows_of_other_lengths_than_the_evaluations_are_asked(
     xt.evaluate(run, protocols="windows", **asked)
     with pytest.raises(xt.UserError, match=f"embed lets token .* at {length} tokens"):
         xt.evaluate(run, protocols=protocol, **asked)
+
+
+def test_each_length_is_asked_once_and_progress_says_so(
+    tmp_path: Path, word_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although losses and probes are evaluated one after another."""
+    config, _ = resolve(TrainingRequest(pe="rope", model=SIZES, training=BUDGET), word_store)
+    run = train(config, word_store, tmp_path / "run")
+    asked, said = [], []
+    monkeypatch.setattr(causality, "check_plan", lambda run, model, plan, tokens_BT, *_: asked.append(tokens_BT.shape))
+    settings = EvaluationSettings.of(
+        {"factors": (1, 2), "protocols": "windows", "probes": "copy", "extend": ["pi"], "max_targets": 64, "trials": 1}
+    )
+    monkeypatch.setattr(evaluating.InTurn, "work", partialmethod(advancing, said))
+    evaluating.evaluate_with(settings, run, data=word_store)
+    assert sorted(length for _, length in asked) == [16, 32, 32], "at L, PI is the model as it was trained"
+    assert [what for what, inputs in said if not inputs][:3] == [
+        "run causality of as-trained at 16 tokens", "run causality of as-trained at 32 tokens",
+        "run causality of pi at 32 tokens",
+    ]  # fmt: skip
+
+
+def advancing(turns, said, jobs, work, *_) -> None:
+    for job in jobs:
+        work(job, lambda what, inputs: said.append((what, inputs)))
 
 
 def test_what_keeps_tokens_beyond_the_training_length_alone_is_not_evaluated(tmp_path: Path, word_store: Store) -> None:
