@@ -1,16 +1,17 @@
-"""Makes docs/results/frontier.md, and the README's table, from the rows in docs/results/frontier/.
+"""Makes docs/results/frontier.md, and the README's table, from the rows in docs/results/frontier/ and beside it.
 
 The page also has the text in tools/frontier.md.
 
-python tools/frontier.py [RUNS ...] first adds the rows of evaluated runs of examples/studies/frontier.toml, or of
-folders of them.
+python tools/frontier.py [KIND RUNS ...] first adds the rows of evaluated runs, or of folders of them. KIND is `models`
+for runs of examples/studies/frontier.toml, `extensions` for some of them evaluated with extensions, and `novels` for
+all of them evaluated on other books.
 """
 
 import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,10 +21,16 @@ from studies import RESULTS, below, chapters
 
 import extrapolate as xt
 from extrapolate import files
+from extrapolate.names import AS_TRAINED
 from extrapolate.reports.page import Table
 from extrapolate.statistics.intervals import FEWEST_SEEDS, estimate
 
-KEPT, PICTURE, README_PICTURE = RESULTS / "frontier", "studies/frontier.png", "studies/frontier-ten.png"
+KINDS = {
+    "models": RESULTS / "frontier",
+    "extensions": RESULTS / "frontier-extensions",
+    "novels": RESULTS / "frontier-novels",
+}
+KEPT, PICTURE, README_PICTURE = KINDS["models"], "studies/frontier.png", "studies/frontier-ten.png"
 NOTES = Path(__file__).parent / "frontier.md"
 PROTOCOL, LONGEST = "fixed-target", 16
 README, FIRST_TABLE = RESULTS.parents[1] / "README.md", re.compile(r"^\| Model \|.*?\n\n", re.MULTILINE | re.DOTALL)
@@ -66,6 +73,20 @@ The best control is the lowest loss of any model whose context is cut back to L.
 """
 
 
+EXTENDED = """\
+Methods applied to the trained models of {models}, with their defaults ([extensions](../extensions.md)), sorted
+like the table above. **Change** is the difference in loss at {longest}x from the same model without the method, with
+its 95 % interval over documents and seeds.
+"""
+OTHER_BOOKS = """\
+The same {runs} runs on {documents} English novels that the corpus above does not have in any edition, and that served
+no choice; {tokens} tokens are scored at every length. Spearman's rank correlation of the losses of the {models} models
+on both texts is {near:.3f} at 1x and {far:.3f} at {longest}x. **Rise** is the loss at {longest}x minus that with a
+context cut back to L. Models whose place at {longest}x differs by {moved} or more: {movers}.
+"""
+MOVED = 3  # places
+
+
 class Rows(NamedTuple):
     """Of all runs: losses by length, probes, and losses by document."""
 
@@ -74,32 +95,37 @@ class Rows(NamedTuple):
     documents: pd.DataFrame
 
 
-def main(runs: Iterable[Path]) -> None:
+def main(kind: str = "models", *runs: str) -> None:
     """Adds rows, and writes the page and its picture."""
     with tempfile.TemporaryDirectory() as temporary:
-        work = Path(temporary)
-        if new := unknown(runs):
-            xt.merge([*([KEPT] if KEPT.exists() else []), *new], work / "merged", totals=True)
-            shutil.rmtree(KEPT, ignore_errors=True)
-            shutil.copytree(work / "merged", KEPT)
+        work, kept = Path(temporary), KINDS[kind]
+        if new := unknown(kept, map(Path, runs)):
+            xt.merge([*([kept] if kept.exists() else []), *new], work / "merged", totals=True)
+            shutil.rmtree(kept, ignore_errors=True)
+            shutil.copytree(work / "merged", kept)
         answer = xt.report(KEPT, work / "report", leaderboard=True).answer
         xt.report(few(work / "few"), work / "report-few")
         for name, picture in (("report", PICTURE), ("report-few", README_PICTURE)):
             shutil.copyfile(work / name / f"loss_by_ev.{PROTOCOL}.png", RESULTS / picture)
         report = (work / "report" / "report.md").read_text(encoding="utf-8")
     notes = NOTES.read_text(encoding="utf-8").strip()
-    kept = rows()
-    files.write_text(RESULTS / "frontier.md", page(kept, answer, notes, chapters(report)["Leaderboard"]))
+    ranked, more = ranks(chapters(report)["Leaderboard"]), beside(rows(KEPT).losses)
+    files.write_text(RESULTS / "frontier.md", page(rows(KEPT), answer, notes, more, ranked))
     readme = README.read_text(encoding="utf-8")
-    new = Table(in_readme(table(kept))).markdown().strip() + "\n\n"
+    new = Table(in_readme(table(rows(KEPT)))).markdown().strip() + "\n\n"
     files.write_text(README, FIRST_TABLE.sub(lambda _: new, readme, count=1))
 
 
-def unknown(runs: Iterable[Path]) -> list[Path]:
-    """The evaluated runs at and below some folders whose weights have no rows yet."""
-    known = set(pd.read_parquet(KEPT / "evals.parquet")["weights_sha256"]) if KEPT.exists() else set()
+def unknown(kept: Path, runs: Iterable[Path]) -> list[Path]:
+    """The evaluated runs at and below some folders that have rows which are not kept yet."""
+
+    def settings(folder: Path) -> set[tuple[str, str]]:
+        found = pd.read_parquet(folder / "evals.parquet", columns=["weights_sha256", "extension"])
+        return set(found.itertuples(index=False, name=None))
+
+    known = settings(kept) if kept.exists() else set()
     found = [path.parent for folder in runs for path in sorted(folder.rglob("evals.parquet"))]
-    return [run for run in found if not set(pd.read_parquet(run / "evals.parquet")["weights_sha256"]) & known]
+    return [run for run in found if settings(run) - known]
 
 
 def few(folder: Path) -> Path:
@@ -110,13 +136,14 @@ def few(folder: Path) -> Path:
     return folder
 
 
-def rows() -> Rows:
-    """All that is kept."""
-    return Rows(*(pd.read_parquet(KEPT / f"{name}.parquet") for name in ("evals", "eval_probes", "eval_documents")))
+def rows(kept: Path) -> Rows:
+    """All that is kept there."""
+    found = {path.stem: pd.read_parquet(path) for path in kept.glob("*.parquet")}
+    return Rows(found["evals"], found.get("eval_probes", pd.DataFrame()), found["eval_documents"])
 
 
-def page(kept: Rows, answer: str, notes: str, leaderboard: str) -> str:
-    """The page, from the kept rows, the report's answer and leaderboard, and the text written by hand."""
+def page(kept: Rows, answer: str, notes: str, more: Sequence[str], ranked: str) -> str:
+    """The page, from the kept rows, the report's answer, the text written by hand, other parts, and the ranks."""
     parts = [
         beginning(kept.losses),
         f"**{answer}**",
@@ -126,9 +153,10 @@ def page(kept: Rows, answer: str, notes: str, leaderboard: str) -> str:
         linked(kept),
         f"![Loss against length]({PICTURE})",
         PICTURED,
+        *more,
         "## Ranks",
         RANKS,
-        ranks(leaderboard),
+        ranked,
     ]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
@@ -206,6 +234,56 @@ def gains(kept: Rows) -> dict[str, str]:
     return found
 
 
+def beside(losses: pd.DataFrame) -> list[str]:
+    """The parts of the page about the same models with extensions and on other books."""
+    return [*extended(KINDS["extensions"]), *other_books(losses, rows(KINDS["novels"]).losses)]
+
+
+def extended(kept: Path) -> list[str]:
+    """What extensions change, in Markdown."""
+    own = rows(kept)
+    plain = own.losses[own.losses["extension"] == AS_TRAINED].groupby("run")["model"].first()
+    of = own.losses.assign(plain=own.losses["run"].map(plain)).groupby("model")["plain"].first()
+    pairs = xt.compare(kept, extensions=True)
+    pairs = pairs[(pairs["protocol"] == PROTOCOL) & (pairs["factor"] == LONGEST)]
+    changes = {}
+    for model, other, change, low, high in pairs[["model", "other", "difference", "low", "high"]].itertuples(
+        index=False
+    ):
+        if other == of.get(model) != model:
+            changes[model] = f"{change:+.3f} [{low:+.3f}, {high:+.3f}]"
+        elif model == of.get(other) != other:
+            changes[other] = f"{-change:+.3f} [{-high:+.3f}, {-low:+.3f}]"
+    shown = table(own)
+    shown.insert(6, "Change", shown["Model"].map(changes).fillna(""))
+    shown = shown.drop(columns=["Worst", "Key tokens"])
+    text = EXTENDED.format(models=" and ".join(dict.fromkeys(of)), longest=LONGEST)
+    return ["## Extensions", text, Table(shown).markdown()]
+
+
+def other_books(losses: pd.DataFrame, found: pd.DataFrame) -> list[str]:
+    """The same models' losses on other books beside those on the test books, in Markdown."""
+    here, there = (of_models(one) for one in (losses, found))
+    ranks = [one[f"{LONGEST}x"].rank() for one in (here, there)]
+    places = (ranks[1] - ranks[0])[lambda change: change.abs() >= MOVED].sort_values()
+    movers = ", ".join(f"{model} ({ranks[0][model]:.0f} to {ranks[1][model]:.0f})" for model in places.index)
+    near, far = (here[column].rank().corr(there[column].rank()) for column in ("1x", f"{LONGEST}x"))
+    text = OTHER_BOOKS.format(
+        runs=found["weights_sha256"].nunique(), models=len(there), documents=found["n_documents"].max(), near=near,
+        far=far, longest=LONGEST, moved=MOVED, movers=movers or "none", tokens=f"{found['n_targets'].max():,}",
+    )  # fmt: skip
+    both = here.join(there.add_suffix(", novels")).sort_values(f"{LONGEST}x").map(_number)
+    return ["## Other books", text, Table(both.rename_axis("Model").reset_index()).markdown()]
+
+
+def of_models(losses: pd.DataFrame) -> pd.DataFrame:
+    """Of each model, the mean loss at L, at the greatest length, and how much more that is than its control."""
+    own = losses[losses["protocol"] == PROTOCOL]
+    mean = own.groupby(["model", "factor"])[["loss", "control_loss"]].mean().unstack()
+    far = mean["loss"][LONGEST]
+    return pd.DataFrame({"1x": mean["loss"][1], f"{LONGEST}x": far, "Rise": far - mean["control_loss"][LONGEST]})
+
+
 def in_readme(shown: pd.DataFrame) -> pd.DataFrame:
     """The rows and columns of the page's table that the README has."""
     few = shown[shown["Model"].isin(IN_README)]
@@ -221,4 +299,4 @@ def _share(value: float) -> str:
 
 
 if __name__ == "__main__":
-    main(map(Path, sys.argv[1:]))
+    main(*sys.argv[1:])

@@ -77,9 +77,19 @@ def _finished(paths: list[Path], progress: Progress) -> tuple[list[Run], dict[Pa
 
 
 def store_of(run: Run | ForeignRun, factors: Sequence[float], progress: Progress) -> Store:
-    """The store that a run was trained on, or for an imported run data/<its name>, made on first use."""
+    """The store that a run was trained on, or for an imported run data/<its name>, made on first use.
+
+    Raises UserError if that store has other text now.
+    """
     if isinstance(run.config, TrainedConfig):
-        return Store.open(Path(run.config.data.path))
+        data = run.config.data
+        store = Store.open(Path(data.path))
+        if store.corpus_hash != data.corpus_hash:
+            raise UserError(
+                f"{run.path} was trained on corpus {data.corpus_hash}, and {data.path} is {store.corpus_hash} now; "
+                "name the token store that it is to be evaluated on with `data`"
+            )
+        return store
     default = Path("data") / run.name
     if default.exists():
         return Store.open(default)
@@ -90,3 +100,17 @@ def store_of(run: Run | ForeignRun, factors: Sequence[float], progress: Progress
     least = max(StoreSettings.min_heldout_tokens, max(lengths_of(factors, run.config.seq_len)) + 1)
     tokenizer = str(run.path / "tokenizer.json")
     return store_with(StoreSettings(tokenizer=tokenizer, min_heldout_tokens=least), default, progress)
+
+
+def say_other_text(evaluated: Iterable[tuple[Run | ForeignRun, Store]], progress: Progress) -> None:
+    """Says which runs are evaluated on other text than they were trained on."""
+    others = [
+        (run.path, store.path)
+        for run, store in evaluated
+        if isinstance(run.config, TrainedConfig) and store.corpus_hash != run.config.data.corpus_hash
+    ]
+    if others:
+        progress.say(
+            f"{others[0][1]} is not the text that {listed([run for run, _ in others])} learned from: nothing checks "
+            "that none of its held-out documents is in both"
+        )

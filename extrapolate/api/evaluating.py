@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from extrapolate import results
-from extrapolate.api.evaluated_runs import Runs, store_of
+from extrapolate.api.evaluated_runs import Runs, say_other_text, store_of
 from extrapolate.api.in_turn import InTurn, Job
 from extrapolate.api.training import opened_store
 from extrapolate.data.store import Store
@@ -98,6 +98,7 @@ def evaluate_with(
                 evaluated.probe_rows.extend(row | named for row in rows)
 
         jobs = turns.jobs(settings.extend, text_of)
+        say_other_text(((job.run, job.given) for job in jobs), progress)
         evaluated.left_out.extend(turns.left_out)
         for job in jobs:
             for part in (lengths, probing):

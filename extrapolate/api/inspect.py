@@ -39,7 +39,7 @@ def inspect(runs: "Runs", *, progress: Progress = QUIET, **settings: Unpack[Insp
     from dataclasses import replace
 
     from extrapolate import results
-    from extrapolate.api.evaluated_runs import store_of
+    from extrapolate.api.evaluated_runs import say_other_text, store_of
     from extrapolate.api.in_turn import InTurn, Job, table
     from extrapolate.api.training import opened_store
     from extrapolate.inspection import inspection
@@ -66,6 +66,7 @@ def inspect(runs: "Runs", *, progress: Progress = QUIET, **settings: Unpack[Insp
             rows.extend(row | {"run": job.name} for row in part)
 
     jobs = turns.jobs(asked.extend, text_of)
+    say_other_text(((job.run, job.given) for job in jobs), progress)
     for job in jobs:
         inspection.check(job.run, job.given, replace(asked, extend=job.extensions))
     inputs = [inspection.expected_inputs(job.run, job.given, replace(asked, extend=job.extensions)) for job in jobs]

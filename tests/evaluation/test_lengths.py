@@ -222,11 +222,18 @@ def test_an_encoding_that_ends_at_l_is_not_available_beyond(store: Store, run_of
     assert documents[documents["factor"] == 2]["loss"].isna().all()
 
 
-def test_a_store_of_another_corpus_is_refused(store: Store, run_of, tmp_path: Path) -> None:
+def test_other_text_is_evaluated_in_the_runs_own_tokens_alone(store: Store, run_of, tmp_path: Path) -> None:
     documents = [Document(str(i), f"{i} other words " * 200) for i in range(12)]
-    other = build_store(documents, StoreSettings(vocab_size=270, min_heldout_tokens=200), tmp_path / "other")
-    with pytest.raises(ValueError, match="was trained on corpus"):
-        lengths.check(run_of("none"), other, EvaluationSettings(factors=(1,)))
+    own_tokens = str(run_of("none").path / "tokenizer.json")
+    others, same = (
+        build_store(documents, StoreSettings(min_heldout_tokens=200, **given), tmp_path / name)
+        for name, given in (("others", {"vocab_size": 270}), ("same", {"tokenizer": own_tokens}))
+    )
+    asked = EvaluationSettings(factors=(1,), max_targets=64)
+    with pytest.raises(ValueError, match="others was made with another tokenizer than that of"):
+        lengths.check(run_of("none"), others, asked)
+    rows, _ = rows_of(run_of("none"), same, asked)
+    assert set(rows["corpus_hash"]) == {same.corpus_hash} != {store.corpus_hash}
 
 
 @pytest.mark.usefixtures("causality_unasked")

@@ -77,8 +77,8 @@ def test_the_table_has_means_the_worst_seed_and_what_key_tokens_gain(frontier, r
 
 
 def test_the_page_says_what_its_rows_are(frontier, rows) -> None:
-    leaderboard = "## Ranks, protocol windows\n\nlow\n\n## Ranks, protocol fixed-target\n\nfirst\n"
-    page = " ".join(frontier.page(rows, "NoPE wins.", "By hand.", leaderboard).split())
+    ranks = frontier.ranks("## Ranks, protocol windows\n\nlow\n\n## Ranks, protocol fixed-target\n\nfirst\n")
+    page = " ".join(frontier.page(rows, "NoPE wins.", "By hand.", ["## More"], ranks).split())
     assert "3 models of about 1.4 million parameters, 4 runs in all, each trained on 4,000,000 tokens at" in page
     assert "Trained on a machine, 2026-01-02, with commits abc. " in page
     assert "**NoPE wins.** By hand. ## The table" in page
@@ -86,7 +86,7 @@ def test_the_page_says_what_its_rows_are(frontier, rows) -> None:
     assert "of 64 per model, seed and length. Guessing finds 0.06; the 95 % interval" in page
     assert "is about ±0.12 for one seed" in page
     assert "| [Learned](../encodings.md#learned) | 3.000 | n/a |" in page
-    assert page.endswith("divided by L. first")
+    assert page.endswith("## More ## Ranks `ev` is the evaluation length divided by L. first")
 
 
 def test_the_worst_seed_is_shown_where_there_are_several(frontier, rows) -> None:
@@ -94,25 +94,52 @@ def test_the_worst_seed_is_shown_where_there_are_several(frontier, rows) -> None
     assert not {"Worst", "Seeds"} & set(frontier.table(first))
 
 
-def test_runs_whose_weights_have_rows_are_not_added_again(frontier, tmp_path, monkeypatch) -> None:
-    for name, weights in (("kept", "a"), ("runs/old", "a"), ("runs/new", "b")):
+def test_runs_whose_weights_have_rows_are_not_added_again(frontier, tmp_path) -> None:
+    for name, weights, extension in (
+        ("kept", "a", "x"),
+        ("runs/old", "a", "x"),
+        ("runs/new", "b", "x"),
+        ("runs/y", "a", "y"),
+    ):
         (tmp_path / name).mkdir(parents=True)
-        pd.DataFrame({"weights_sha256": [weights]}).to_parquet(tmp_path / name / "evals.parquet")
-    monkeypatch.setattr(frontier, "KEPT", tmp_path / "kept")
-    assert frontier.unknown([tmp_path / "runs"]) == [tmp_path / "runs/new"]
+        rows = pd.DataFrame({"weights_sha256": [weights], "extension": [extension]})
+        rows.to_parquet(tmp_path / name / "evals.parquet")
+    found = frontier.unknown(tmp_path / "kept", [tmp_path / "runs"])
+    assert found == [tmp_path / "runs/new", tmp_path / "runs/y"]
+
+
+def test_other_books_stand_beside_the_test_books(frontier) -> None:
+    def losses_of(order: str) -> pd.DataFrame:
+        rows = [
+            {"model": model, "protocol": "fixed-target", "factor": float(factor), "loss": 4.0 + at * factor,
+             "control_loss": 4.0, "weights_sha256": model, "n_documents": 9, "n_targets": 8192}
+            for at, model in enumerate(order)
+            for factor in (1, 16)
+        ]  # fmt: skip
+        return pd.DataFrame(rows)
+
+    title, text, table = frontier.other_books(losses_of("abcde"), losses_of("bcdae"))
+    assert title == "## Other books"
+    words = " ".join(text.split())
+    assert "The same 5 runs on 9 English novels" in words
+    assert "8,192 tokens are scored" in words
+    assert "is 0.400 at 1x and 0.400 at 16x" in words, "1 - 6 * (9 + 1 + 1 + 1) / (5 * 24)"
+    assert words.endswith("differs by 3 or more: a (1 to 4).")
+    assert "| b | 5.000 | 20.000 | 16.000 | 4.000 | 4.000 | 0.000 |" in table
 
 
 def test_the_page_in_docs_is_made_from_the_kept_rows(frontier) -> None:
-    kept = frontier.rows()
+    kept = frontier.rows(frontier.KEPT)
     page = (DOCS / "results" / "frontier.md").read_text(encoding="utf-8")
     assert frontier.linked(kept) in page
+    assert all(part.strip() in page for part in frontier.beside(kept.losses))
     assert len(re.findall(r"^\| \[.*\]\(../encodings.md#", page, re.MULTILINE)) == kept.losses["model"].nunique()
     assert frontier.beginning(kept.losses).strip() in page
     assert frontier.NOTES.read_text(encoding="utf-8").strip() in page
 
 
 def test_the_readme_has_rows_of_the_page(frontier) -> None:
-    kept = frontier.rows()
+    kept = frontier.rows(frontier.KEPT)
     few = frontier.in_readme(frontier.table(kept))
     assert set(few["Model"]) == set(frontier.IN_README)
     readme = frontier.README.read_text(encoding="utf-8")
