@@ -38,7 +38,7 @@ IN_README = ("Stick-breaking", "FoX", "KERPLE", "RNoPE", "ALiBi", "FIRE", "NoPE"
 BEGINNING = """\
 # Every encoding on English books
 
-`python tools/frontier.py` generates this page from the rows in `docs/results/frontier/`, the results of
+`python tools/frontier.py` generates this page from the rows in `docs/results/frontier/` and beside it, the results of
 [`examples/studies/frontier.toml`](../../examples/studies/frontier.toml): {models} models of about {parameters} million
 parameters, {runs} runs in all, each trained on {tokens} tokens at L = {seq_len}. The text is long English books, of
 which {documents} are held out for testing; a quarter of the training windows ask for a [needle](../probes.md). Trained

@@ -14,7 +14,7 @@ from extrapolate.reports.escaping import one_line
 
 _WORD = r"([\w.=-]+)"  # a parameter or a file: nothing in it is markup
 _INTERVAL = re.compile(r"([-+]?[\d.]+) (\[[^\[\]]*\])(.*)")
-MARKS = {"equivalent": "≈", "undecided": "?"}  # behind a number that is not shown to be worse than the best
+MARKS = {"undecided": "?"}  # behind a number that may be the best
 _FEW_ROWS = 15  # of a table: with more, its rows can be filtered by name
 
 

@@ -9,17 +9,33 @@ Letters: M models, S seeds, C clusters, R resamples of a chunk.
 """
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from extrapolate.results.verdicts import LEAST
 from extrapolate.statistics import student_t
 from extrapolate.statistics.intervals import FEWEST, FEWEST_SEEDS, RESAMPLES
+from extrapolate.statistics.sums import Sums
 
 SPREAD = 1e-7  # relative to the largest effect: a difference whose standard error is smaller is the same everywhere
 CHUNK = 1 << 22  # numbers that are held at once
 # The mean variance of all models counts as one degree of freedom of a model's own for so many others, up to the most:
 MODELS_PER_DEGREE, MOST_DEGREES = 24, 2.0
+
+
+def intervals_of(sums: Sequence[Sums]) -> tuple[np.ndarray, np.ndarray] | None:
+    """`rank_intervals` of models with the same targets, over the seeds that all have; None if nothing can be said."""
+    known = [set(one.seeds) for one in sums if one.seeds]
+    seeds = tuple(sorted(set.intersection(*known))) if known else ()
+    if not sums or (known and not seeds):
+        return None
+    targets_MSC = np.stack([one.of(seeds, "n_targets") for one in sums])
+    held_C = ~np.isnan(targets_MSC[0, 0])
+    if (np.isnan(targets_MSC) == held_C).any():
+        return None  # some have lost documents: infinite minus infinite
+    sum_MSC = np.stack([one.of(seeds, "loss")[:, held_C] for one in sums])
+    return rank_intervals(sum_MSC, targets_MSC[0, 0, held_C])
 
 
 def rank_intervals(

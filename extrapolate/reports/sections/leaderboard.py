@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from extrapolate.reports.material import Material
@@ -14,9 +13,9 @@ from extrapolate.results.described import Described, plain
 from extrapolate.results.verdicts import LEAST
 from extrapolate.statistics.comparable import strict_mean
 from extrapolate.statistics.intervals import FEWEST_SEEDS
-from extrapolate.statistics.ranks import rank_intervals
+from extrapolate.statistics.ranks import intervals_of
 from extrapolate.statistics.seeds import seeds_of
-from extrapolate.statistics.sums import Setting, Sums
+from extrapolate.statistics.sums import Setting
 
 _NO_INTERVAL = "`n_clusters` is below 10, or models share no seed"
 LEADERBOARD = Described(
@@ -90,7 +89,7 @@ def _ranked(rows: pd.DataFrame, sums: Setting | None) -> list[dict[str, Any]]:
     loss = rows.groupby("model", sort=False)["loss"].agg(strict_mean).dropna()
     if loss.empty or sums is None:
         return []
-    found = _intervals([sums.models[str(model)] for model in loss.index])
+    found = intervals_of([sums.models[str(model)] for model in loss.index])
     made = []
     for at, (model, mean) in enumerate(loss.items()):
         mine = rows[rows["model"] == model]
@@ -104,23 +103,6 @@ def _ranked(rows: pd.DataFrame, sums: Setting | None) -> list[dict[str, Any]]:
             }
         )  # fmt: skip
     return sorted(made, key=lambda row: (row["rank"], row["model"]))
-
-
-def _intervals(sums: Sequence[Sums]) -> tuple[np.ndarray, np.ndarray] | None:
-    """Where the models' ranks lie; None where nothing can be said.
-
-    All models have the same targets and the seeds that are averaged, or share none.
-    """
-    known = [set(one.seeds) for one in sums if one.seeds]
-    seeds = tuple(sorted(set.intersection(*known))) if known else ()
-    if known and not seeds:
-        return None
-    targets_MSC = np.stack([one.of(seeds, "n_targets") for one in sums])
-    held_C = ~np.isnan(targets_MSC[0, 0])
-    if (np.isnan(targets_MSC) == held_C).any():
-        return None  # some have lost documents: infinite minus infinite
-    sum_MSC = np.stack([one.of(seeds, "loss")[:, held_C] for one in sums])
-    return rank_intervals(sum_MSC, targets_MSC[0, 0, held_C])
 
 
 def _shown(table: pd.DataFrame) -> pd.DataFrame:

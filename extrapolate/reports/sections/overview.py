@@ -11,17 +11,20 @@ from extrapolate.reports.page import Beside, Block, Cell, Details, Grid, Switch,
 from extrapolate.reports.sections.base import Part, Section, sections, suffix
 from extrapolate.reports.sections.losses import about_seeds, chart
 from extrapolate.reports.traces import Plot
-from extrapolate.results.verdicts import EQUIVALENT, LEAST, UNDECIDED
-from extrapolate.statistics import comparison
+from extrapolate.results.verdicts import LEAST, UNDECIDED
+from extrapolate.statistics import comparison, ranks
 from extrapolate.statistics.comparable import strict_mean
 from extrapolate.statistics.comparison import CONTROL, Comparison
+from extrapolate.statistics.intervals import FEWEST_SEEDS
+from extrapolate.statistics.sums import Setting
 
 Found = Mapping[tuple[str, float], Comparison]  # by model and factor
 
 BEST = """\
-The best of each length is in bold. ≈ marks a loss that is equivalent to the best, and ? one that is not shown to be
-worse by {:g} nats or more, by the 95 % interval of the difference and after Holm's correction for the comparisons in
-this table. {} Red cells are losses above that at 1x. A click on a column's name sorts by it."""
+The lowest loss of each length is in bold. ? marks models that may have the lowest loss there: the 95 % interval of
+their rank begins at 1, because no other model is shown to be lower by {least:g} nats or more. {clusters} Red cells are
+losses above that at 1x. A click on a column's name sorts by it."""
+FEW = f" With fewer than {FEWEST_SEEDS} seeds, ? is about these runs: other seeds may give another order."
 HOLDS = f"""\
 A model loses nothing up to a length if, there and at all shorter ones, the 95 % interval of its loss minus that of the
 control ends below {LEAST:g} nats. The control is the plain model on the same targets, with
@@ -30,7 +33,9 @@ control's."""
 LOSSY = """\
 Bits per byte is n/a: the tokenizer of this corpus is lossy. Decoding its tokens does not give the text back, so they do
 not stand for its bytes."""
-CHOSEN = " These same data chose the best among all models. That makes differences to it look a little too large."
+CHOSEN = """\
+The notes of cells have differences from the lowest loss. The same data chose that model, which makes the differences
+look a little too large."""
 
 
 @sections.register("overview")
@@ -55,10 +60,10 @@ class Overview(Section):
 def _protocol(material: Material, protocol: str, rows: pd.DataFrame) -> list[Block]:
     """The chart and the table of one protocol's losses, side by side."""
     sums = [setting for setting in material.sums if setting.protocol == protocol]
-    best = comparison.corrected(list(comparison.with_best(sums)), "holm")
+    best = list(comparison.with_best(sums))
     to_best = {(one.model, one.factor): one for one in best}
     against = [one for one in material.compared if one.protocol == protocol and one.other == CONTROL]
-    cells = _Cells(rows, to_best, {(one.model, one.factor): one for one in against})
+    cells = _Cells(rows, sums, to_best, {(one.model, one.factor): one for one in against})
     units: dict[str, Callable[[str, float], Cell]] = {"loss": cells.loss, "perplexity": cells.perplexity}
     if cells.has_bits:
         units["bits per byte"] = cells.bits
@@ -78,11 +83,9 @@ def _protocol(material: Material, protocol: str, rows: pd.DataFrame) -> list[Blo
         views[unit] = [Grid(columns, lines, f"{protocol}, {_UNITS[unit]}{_key(lines)}")]
     if rows["n_bytes"].isna().all():
         views["bits per byte"] = [Text(LOSSY)]
-    said = comparison.resampled(best)
-    if any(one.one_run for one in best):
-        said += " If a model has one seed, marks are about this run."
+    said = BEST.format(least=LEAST, clusters=comparison.resampled(best)) + FEW * (rows["seed"].nunique() < FEWEST_SEEDS)
     drawn = chart(rows, material.styles, against, f"Protocol {protocol}", f"loss_by_ev{suffix(protocol)}.png")
-    words = [Text(BEST.format(LEAST, said) + CHOSEN), *([Text(HOLDS)] if holds else [])]
+    words = [Text(said), Text(CHOSEN), *([Text(HOLDS)] if holds else [])]
     how = Details([*words, *about_seeds(rows, material.styles)])
     return [Beside([Plot(drawn)], [Switch(f"unit-{protocol}", "show", views), how])]
 
@@ -90,10 +93,10 @@ def _protocol(material: Material, protocol: str, rows: pd.DataFrame) -> list[Blo
 def _key(lines: Sequence[Sequence[Cell]]) -> str:
     """What the marks in a table mean, as far as it has them."""
     kinds = {cell.kind for line in lines for cell in line}
-    marks = {"best": "bold: lowest", UNDECIDED: "?: may be as low", EQUIVALENT: "≈: as low"}
+    marks = {"best": "bold: lowest", UNDECIDED: "?: may be the lowest"}
     said = [text for kind, text in marks.items() if kind in kinds]
     if any(cell.text.startswith("≥") for line in lines for cell in line):
-        said.append("≥: undecided beyond")
+        said.append("≥: at least, undecided beyond")
     return f"; {', '.join(said)}" if said else ""
 
 
@@ -112,7 +115,7 @@ _HARM = 0.5  # the strength of the red of a loss one nat above that at 1x
 class _Cells:
     """The cells of one protocol's tables."""
 
-    def __init__(self, rows: pd.DataFrame, to_best: Found, to_control: Found) -> None:
+    def __init__(self, rows: pd.DataFrame, sums: Sequence[Setting], to_best: Found, to_control: Found) -> None:
         self.factors = sorted(set(rows["factor"]))
         self._to_best, self._to_control = to_best, to_control
         grouped = rows.groupby(["model", "factor"])
@@ -121,12 +124,21 @@ class _Cells:
         self._by_seed = rows.sort_values("seed").groupby(["model", "factor"])["loss"].agg(list).to_dict()
         least = rows.groupby(["factor", "model"])["loss"].agg(strict_mean).groupby("factor").min()
         self._best = least.to_dict()
+        self._may_be_lowest = {(model, one.factor) for one in sums for model in self._first(one)}
         self.has_bits = any(math.isfinite(bits) for bits in self._bits.values())
 
     def in_order(self, models: Sequence[str]) -> list[str]:
         """The models, the lowest loss at the longest length first; what has none there comes last."""
         losses = {model: self._losses.get((model, self.factors[-1]), math.nan) for model in models}
         return sorted(models, key=lambda model: math.inf if math.isnan(losses[model]) else losses[model])
+
+    def _first(self, setting: Setting) -> list[str]:
+        """The models whose rank at this length may be 1."""
+        models = [
+            model for model in setting.models if not math.isnan(self._losses.get((model, setting.factor), math.nan))
+        ]
+        found = ranks.intervals_of([setting.models[model] for model in models])
+        return [] if found is None else [model for model, low in zip(models, found[0], strict=True) if low == 1]
 
     def holds(self, model: str) -> Cell:
         """The last factor whose loss is surely less than LEAST above the control's; `≥` if the next is undecided."""
@@ -173,8 +185,8 @@ class _Cells:
         kind = ""
         if self._losses[model, factor] == self._best[factor]:
             kind = "best"
-        elif (one := self._to_best.get((model, factor))) is not None and one.word in (EQUIVALENT, UNDECIDED):
-            kind = one.word
+        elif (model, factor) in self._may_be_lowest:
+            kind = UNDECIDED
         return Cell(form.format(value), value if math.isfinite(value) else None, kind=kind)
 
     def _note(self, model: str, factor: float) -> str:

@@ -118,10 +118,20 @@ def test_the_units_the_notes_and_the_colours(grids: dict[str, Grid]) -> None:
 
 def test_with_one_seed_it_is_about_this_run() -> None:
     grids, said = shown({"A": {0: (4.0, 4.5)}, "B": {0: (4.3, 4.4)}})
-    assert "about this run" in said
+    assert "? is about these runs" in said
     assert cell(grids["loss"], "A", 4.0).kind == ""
     assert cell(grids["loss"], "A", 1.0).note.startswith("1 seed")
-    assert "about this run" not in shown(MODELS)[1]
+    assert "about these runs" not in shown({"A": dict.fromkeys(range(3), (4.0, 4.5))})[1]
+
+
+def test_three_seeds_of_many_models_show_which_may_be_the_lowest() -> None:
+    """Each seed of twelve models differs from its mean by 0.01, and the means stand 0.1 apart but for the second's."""
+    means = [4.0, 4.005, *(4.0 + 0.1 * at for at in range(2, 12))]
+    off = np.random.default_rng(0).permuted(np.tile([-0.01, 0.0, 0.01], (12, 1)), axis=1)
+    models = {f"m{at}": {s: (means[at] + off[at, s], 5.0) for s in range(3)} for at in range(12)}
+    grids, _ = shown(models)
+    kinds = [cell(grids["loss"], model, 1.0).kind for model in models]
+    assert kinds == ["best", "undecided", *[""] * 10]
 
 
 def test_what_has_no_loss_has_no_mark_and_what_is_infinite_is_never_the_best() -> None:
