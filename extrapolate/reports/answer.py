@@ -142,7 +142,7 @@ def _against_control(found: Family, alone: bool) -> str:
     if unknown:
         lose = "loses" if len(unknown) == 1 else "lose"
         nothing_else = f"it is undecided whether {_listed(unknown)} {lose} anything"
-        said.append(f"{_listed(unknown)} {_are(unknown)} undecided" if said else nothing_else)
+        said.append(f"for {_listed(unknown)} this is undecided" if said else nothing_else)
     ends = [model for model in found.trained if model not in reaching]
     if ends:
         said.append(f"{_listed(ends)} {'does' if len(ends) == 1 else 'do'} not reach {found.longest:g}x")

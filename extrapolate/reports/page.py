@@ -76,7 +76,7 @@ class Text(Block):
 class Cell:
     """A table's cell. value: what rows are sorted by; the text if it is None. note: what the reader can ask for.
 
-    kind: a key of MARKS, `best` or `good`. harm: how red it is, 0 to 1. colour: of a dot before it.
+    kind: a key of MARKS, `best` or `good`. harm: how red it is, 0 to 1. colour: of the glyph before it.
     """
 
     text: str
@@ -85,6 +85,7 @@ class Cell:
     kind: str = ""
     harm: float = 0.0
     colour: str = ""
+    glyph: str = ""
 
     def html(self) -> Markup:
         """The cell as an element of a row."""
@@ -102,8 +103,8 @@ class Cell:
 
     def head(self) -> Markup:
         """The cell as the name of a row."""
-        dot = Markup('<i style="background: {}"></i>').format(self.colour) if self.colour else ""
-        return Markup('<th scope="row">{}{}</th>').format(dot, one_line(self.text))
+        glyph = Markup('<i style="color: {}">{}</i>').format(self.colour, self.glyph) if self.glyph else ""
+        return Markup('<th scope="row">{}{}</th>').format(glyph, one_line(self.text))
 
 
 @dataclass(frozen=True)

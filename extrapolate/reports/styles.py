@@ -14,6 +14,7 @@ Style = Mapping[str, Any]
 COLOURS = ("#0068A8", "#C94F00", "#008F68", "#CC79A7", "#DD9800", "#4AADE8")
 GREY = "#8A8F98"  # of models that are not named, and of controls
 MARKERS = "os^Dv<>p*"
+GLYPHS = dict(zip(MARKERS, "●■▲◆▼◀▶⬟★", strict=True))  # the same in text
 MOST_MARKERS = 8  # of a line
 DASHES = (":", "--", "-.", (0, (3, 1, 1, 1, 1, 1)))  # of what is applied at inference
 MANY = 12  # lines: of more than that, some are grey

@@ -16,7 +16,7 @@ from markupsafe import Markup
 from extrapolate.reports.chart import INK, Axis, Chart, Heat, Panel, Series
 from extrapolate.reports.escaping import markdown, short
 from extrapolate.reports.page import Block, Switch
-from extrapolate.reports.styles import CROWD, DASHES, FURTHEST, GREY, MARKERS, MOST_MARKERS, drawable, spread
+from extrapolate.reports.styles import CROWD, DASHES, FURTHEST, GLYPHS, GREY, MARKERS, MOST_MARKERS, drawable, spread
 
 Trace = dict[str, Any]
 DIGITS = 4  # after the point
@@ -208,7 +208,8 @@ def _ends(panel: Panel) -> list[dict[str, Any]]:
     wanted_N = np.array([(drawable(y).iloc[-1] - low) / (high - low) if len(y) else 0.0 for y in last]).clip(0, 1)
     return [
         {
-            "text": short(one.name), "xref": "paper", "yref": "paper", "x": 1.01, "y": round(float(height), 3),
+            "text": short(one.name) if one.style is None else f"{GLYPHS[one.style['marker']]} {short(one.name)}",
+            "xref": "paper", "yref": "paper", "x": 1.01, "y": round(float(height), 3),
             "xanchor": "left", "yanchor": "middle", "showarrow": False,
             "font": {"size": 12, "color": GREY if one.style is None else one.style["color"]},
         }

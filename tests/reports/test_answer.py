@@ -216,7 +216,7 @@ def test_the_extensions_of_one_model() -> None:
 def test_the_papers_protocol_blames_no_loss_on_length() -> None:
     """Its windows begin without context, which the control has."""
     found = answered({"RoPE": FAILS, "ALiBi": {1: 0.0, 2: 0.3, 4: 0.0}}, protocol="windows", noise=0.01)
-    assert "With the longer context, ALiBi loses less than 0.01 nats; RoPE is undecided." in found.text
+    assert "With the longer context, ALiBi loses less than 0.01 nats; for RoPE this is undecided." in found.text
     assert "isolates length" in explained(found)
 
 

@@ -10,6 +10,7 @@ from extrapolate.reports.material import Material, isolates
 from extrapolate.reports.page import Beside, Block, Cell, Details, Grid, Switch, Text
 from extrapolate.reports.sections.base import Part, Section, sections, suffix
 from extrapolate.reports.sections.losses import about_seeds, chart
+from extrapolate.reports.styles import GLYPHS, Style
 from extrapolate.reports.traces import Plot
 from extrapolate.results.verdicts import LEAST, UNDECIDED
 from extrapolate.statistics import comparison, ranks
@@ -26,9 +27,9 @@ their rank begins at 1, because no other model is shown to be lower by {least:g}
 losses above that at 1x. A click on a column's name sorts by it."""
 FEW = f" With fewer than {FEWEST_SEEDS} seeds, ? is about these runs: other seeds may give another order."
 HOLDS = f"""\
-A model loses nothing up to a length if, there and at all shorter ones, the 95 % interval of its loss minus that of the
-control ends below {LEAST:g} nats. The control is the plain model on the same targets, with
-its context cut back to between L/2 and L tokens. ≥: at the next length it is undecided whether the loss is above the
+A model loses less than {LEAST:g} nats up to a length if, there and at all shorter ones, the 95 % interval of its loss
+minus that of the control ends below {LEAST:g} nats. The control is the plain model on the same targets, with its
+context cut back to between L/2 and L tokens. ≥: at the next length it is undecided whether the loss is above the
 control's."""
 LOSSY = """\
 Bits per byte is n/a: the tokenizer of this corpus is lossy. Decoding its tokens does not give the text back, so they do
@@ -68,12 +69,12 @@ def _protocol(material: Material, protocol: str, rows: pd.DataFrame) -> list[Blo
     if cells.has_bits:
         units["bits per byte"] = cells.bits
     units["difference to the control"] = cells.difference
-    holds = ["loses nothing up to"] if isolates(protocol) and cells.factors[-1] > 1 else []
+    holds = [f"loses < {LEAST:g} up to"] if isolates(protocol) and cells.factors[-1] > 1 else []
     views: dict[str, Sequence[Block]] = {}
     for unit, cell in units.items():
         lines = [
             [
-                Cell(model, colour=material.styles[model]["color"] if model in material.styles else ""),
+                _named(model, material.styles.get(model)),
                 *(cell(model, factor) for factor in cells.factors),
                 *(cells.holds(model) for _ in holds),
             ]
@@ -90,6 +91,10 @@ def _protocol(material: Material, protocol: str, rows: pd.DataFrame) -> list[Blo
     return [Beside([Plot(drawn)], [Switch(f"unit-{protocol}", "show", views), how])]
 
 
+def _named(model: str, style: Style | None) -> Cell:
+    return Cell(model) if style is None else Cell(model, colour=style["color"], glyph=GLYPHS[style["marker"]])
+
+
 def _key(lines: Sequence[Sequence[Cell]]) -> str:
     """What the marks in a table mean, as far as it has them."""
     kinds = {cell.kind for line in lines for cell in line}
@@ -97,6 +102,8 @@ def _key(lines: Sequence[Sequence[Cell]]) -> str:
     said = [text for kind, text in marks.items() if kind in kinds]
     if any(cell.text.startswith("≥") for line in lines for cell in line):
         said.append("≥: at least, undecided beyond")
+    if any(cell.harm for line in lines for cell in line):
+        said.append("red: above 1x")
     return f"; {', '.join(said)}" if said else ""
 
 

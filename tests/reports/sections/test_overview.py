@@ -153,6 +153,6 @@ def test_a_model_holds_to_where_it_is_surely_not_above_its_control() -> None:
     assert {row[0].text: (row[-1].text, row[-1].kind) for row in grids["loss"].rows} == {
         "holds": ("4x", "good"), "fails": ("1x", "")
     }  # fmt: skip
-    assert "A model loses nothing up to a length" in said
-    assert grids["loss"].columns[-1] == "loses nothing up to"
+    assert "A model loses less than 0.01 nats up to a length" in said
+    assert grids["loss"].columns[-1] == "loses < 0.01 up to"
     assert shown({"holds": same})[0]["loss"].columns[-1] == "4x"  # its windows begin without context
