@@ -8,6 +8,7 @@ LEFT_OUT = "off"  # in the place of protocols or probes: none of them
 PRECISIONS = ("fp32", "bf16", "int8")
 TEXT_TABLE, DOCUMENTS_TABLE, TARGETS_TABLE = "evals.parquet", "eval_documents.parquet", "eval_targets.parquet"
 PROBES_TABLE = "eval_probes.parquet"
+ASKED, RUNS = "asked.json", "runs"  # in a study's folder: how it was asked for, with its cells, and their runs
 INSPECTIONS_TABLE = "inspections.parquet"
 TASKS_TABLE = "eval_tasks.parquet"
 DEFAULT_PROTOCOLS = ("windows", "fixed-target")

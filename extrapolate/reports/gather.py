@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from safetensors import SafetensorError, safe_open
 
-from extrapolate import results
+from extrapolate import files, results
 from extrapolate.errors import UserError
 from extrapolate.folders import RUN_FILE, below, listed, told_apart
+from extrapolate.names import ASKED, PROBES_TABLE, RUNS
 from extrapolate.names import DOCUMENTS_TABLE as DOCUMENTS
-from extrapolate.names import PROBES_TABLE
 from extrapolate.names import TEXT_TABLE as TEXT
 from extrapolate.results.columns import Table
 from extrapolate.results.identity import Trained, run_of, trained
@@ -204,6 +204,19 @@ def table_in(folder: Path, file: str) -> Path | None:
     return next((folder / name for name in names if (folder / name).exists()), None)
 
 
+def _unbegun(path: Path) -> list[Path]:
+    """The runs that studies at a path, or right below it, are to have and have not begun."""
+    found: list[Path] = []
+    studies = [path, *([path.parent] if path.name == RUNS else []), *(file.parent for file in path.glob(f"*/{ASKED}"))]
+    for study in studies:
+        if (asked := study / ASKED).is_file():
+            match files.read_json(asked):
+                case {"cells": list(cells)} if all(type(name) is str for name in cells):
+                    runs = (study / RUNS / name for name in cells)
+                    found += [run for run in runs if not run.exists()]
+    return found
+
+
 def gather(paths: Sequence[Path], reports: bool = False) -> Evaluated:
     """The evaluated runs at and below some folders, each once.
 
@@ -217,10 +230,12 @@ def gather(paths: Sequence[Path], reports: bool = False) -> Evaluated:
     unevaluated: list[Path] = []
     copies: list[Path] = []
     left_out: list[str] = []
+    unbegun: list[Path] = []
     for path in paths:
         if not path.is_dir():
             raise UserError(f"{path}: no such folder; train and evaluate runs first")
         inside: list[Path] = []
+        unbegun += _unbegun(path)
         folders, unsearched = below(path, tables=True)
         left_out += unsearched
         for folder in folders:
@@ -235,6 +250,8 @@ def gather(paths: Sequence[Path], reports: bool = False) -> Evaluated:
         found.update(dict.fromkeys(folder.resolve() for folder in inside))
     if unevaluated:
         left_out.append(f"left out, for they are not evaluated: {listed(unevaluated)}")
+    if unbegun:
+        left_out.append(f"left out, for the sweep has not begun them: {listed(unbegun)}")
     if copies:
         left_out.append(f"left out, for they are reports on other runs: {listed(copies)}")
     parts = [part for folder in found for part in _parts(folder, _tables(folder))]

@@ -10,11 +10,11 @@ from extrapolate import files
 from extrapolate.errors import UserError
 from extrapolate.evaluation.plans import users_files
 from extrapolate.evaluation.settings import EvaluationSettings
-from extrapolate.names import PROBES_TABLE
+from extrapolate.names import PROBES_TABLE, RUNS
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.run import CONFIG, Run
 
-RUNS, STATES = "runs", "state"
+STATES = "state"
 
 
 @dataclass(frozen=True)

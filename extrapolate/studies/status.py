@@ -10,6 +10,7 @@ import pandas as pd
 
 from extrapolate import files
 from extrapolate.errors import UserError
+from extrapolate.names import ASKED, RUNS
 from extrapolate.runs.run import CONFIG, LOG, WEIGHTS
 from extrapolate.runs.training_config import TrainingConfig
 from extrapolate.specs import arguments
@@ -17,7 +18,7 @@ from extrapolate.studies import state
 from extrapolate.studies.cells import Cell, cells_of
 from extrapolate.studies.study import read_study
 
-STUDY, ASKED = "study.toml", "asked.json"
+STUDY = "study.toml"
 Doing = Literal["done", "running", "failed", "diverged", "passed over", "trained", "begun", "left"]
 
 
@@ -71,7 +72,7 @@ def _asked(path: Path) -> tuple[str | None, list[str]]:
 
 
 def _status(folder: Path, cell: Cell) -> CellStatus:
-    run = folder / state.RUNS / cell.name
+    run = folder / RUNS / cell.name
     known = state.read(folder, cell.name)
     last: dict[str, float] = {}
     for row in _rows(run / LOG):

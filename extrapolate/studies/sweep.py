@@ -14,7 +14,7 @@ from extrapolate.folders import listed
 from extrapolate.interop import trackers
 from extrapolate.interop.trackers import Tracking
 from extrapolate.machine.limits import cores
-from extrapolate.names import TEXT_TABLE
+from extrapolate.names import ASKED, RUNS, TEXT_TABLE
 from extrapolate.progress import QUIET, Display, Progress
 from extrapolate.reports import Written
 from extrapolate.reports.published import Repeating, write_cells
@@ -33,7 +33,7 @@ from extrapolate.studies.questions import question_rows
 from extrapolate.studies.rates import Choice
 from extrapolate.studies.reports import write_reports
 from extrapolate.studies.resolved import Resolved, resolve_cells
-from extrapolate.studies.status import ASKED, STUDY
+from extrapolate.studies.status import STUDY
 from extrapolate.studies.stores import open_stores
 from extrapolate.studies.study import Study, read_study
 from extrapolate.studies.tasks import Task, Tasks, share_of
@@ -119,14 +119,15 @@ def sweep(
     ready = [replace(cell, tracking=Tracking(tracker, folder.resolve().name)) for cell in ready]
     for line in lines_on({cell.name: cell.left_out for cell in ready if not cell.cell.beyond}):
         progress.say(line)
+    every = ready
     if array is not None:
-        ready = share_of(ready, *array)
+        ready = share_of(every, *array)
     with turn(folder, None if array is None else array[0]):
-        files.write_json(folder / ASKED, {"scale": scale, "encodings": list(encodings)})
+        due = [cell.name for cell in every if not cell.cell.beyond]
+        files.write_json(folder / ASKED, {"scale": scale, "encodings": list(encodings), "cells": due})
         files.write_text(folder / STUDY, read.text)
-        if array is None:
-            write_questions(folder, question_rows(read, ready))
-            write_cells(folder, read.published, [_repeating(cell) for cell in ready if cell.cell.continues is None])
+        write_questions(folder, question_rows(read, every))
+        write_cells(folder, read.published, [_repeating(cell) for cell in every if cell.cell.continues is None])
         tasks = Tasks(
             ready,
             lambda cell: rates.validation_loss(cell.path),
@@ -203,7 +204,7 @@ def _ready(
     cells = cells_of(read)
     stores = open_stores(read, cells, folder, progress, make=make)
     with trust.required(trust_code) as ran:
-        ready = resolve_cells(read, cells, stores, folder / state.RUNS)
+        ready = resolve_cells(read, cells, stores, folder / RUNS)
         list(question_rows(read, ready))  # raises what is wrong with them
     return read, folder, [replace(cell, code=frozenset(ran)) for cell in ready]
 

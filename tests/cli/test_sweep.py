@@ -198,6 +198,9 @@ def test_shares_of_an_array(cli: Cli, store: Path, tmp_path: Path) -> None:
     cli("sweep", few, "--out", out, "--jobs", 1, "--array", "0/2").succeeded()
     assert statuses(out) == {"rope-s0": "done", "alibi-s0": "left"}
     assert not (out / "report").exists()
+    for folder in (out, out / "runs", out.parent):
+        said = cli("report", folder, "--out", tmp_path / "early").succeeded().err.replace("\n", " ")
+        assert f"left out, for the sweep has not begun them: {out / 'runs' / 'alibi-s0'}" in said
     cli("sweep", few, "--out", out, "--jobs", 1, "--array", "1/2").succeeded()
     cli("sweep", few, "--out", out).succeeded()
     assert set(pd.read_parquet(out / "report" / "evals.parquet")["run"]) == {"rope-s0", "alibi-s0"}
