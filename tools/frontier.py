@@ -74,9 +74,9 @@ The best control is the lowest loss of any model whose context is cut back to L.
 
 
 EXTENDED = """\
-Methods applied to the trained models of {models}, with their defaults ([extensions](../extensions.md)), sorted
-like the table above. **Change** is the difference in loss at {longest}x from the same model without the method, with
-its 95 % interval over documents and seeds.
+Methods applied at inference to the trained models of {models}, with their defaults
+([extensions](../extensions.md)), sorted like the table above. **Change** is the difference in loss at {longest}x from
+the same model without the method, with its 95 % interval over documents and seeds.
 """
 OTHER_BOOKS = """\
 The same {runs} runs on {documents} English novels that the corpus above does not have in any edition, and that served
