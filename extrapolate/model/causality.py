@@ -24,7 +24,7 @@ from extrapolate.encodings.base import POSITIONS, Encoding
 from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
 from extrapolate.model.attention import Setting
-from extrapolate.model.copies import copy_of, made_anew
+from extrapolate.model.copies import copy_of, made_anew, not_copied
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.model.model import Model
 from extrapolate.model.places import FEWEST, few_places, later, places_within, random_windows
@@ -295,10 +295,7 @@ def _drawn(model: Model, share: float, owner: object) -> Model:
     try:
         drawn = copy.deepcopy(model)
     except RuntimeError as error:
-        raise UserError(
-            f"{owner}: the encoding cannot be copied ({error}): keep no tensor that is computed from parameters; "
-            "torch.nn.utils.parametrizations computes it in every call"
-        ) from error
+        raise not_copied(owner, error) from error
     own = {id(parameter) for encoding in drawn.encodings for parameter in encoding.parameters()}
     with same_random_numbers(model.device), torch.no_grad():
         for parameter in drawn.parameters():

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from extrapolate.encodings.base import layers_of
+from extrapolate.errors import UserError
 from extrapolate.specs.user_files import is_users, with_fresh_classes
 
 if TYPE_CHECKING:
@@ -18,6 +19,14 @@ def copy_of(model: "Model") -> "Model":
     own = {id(part) for encoding in model.encodings for part in encoding.modules()}
     shared = (module for module in model.modules() if not any(id(part) in own for part in module.modules()))
     return copy.deepcopy(model, {id(part): part for part in (*shared, model.config)})
+
+
+def not_copied(owner: object, error: RuntimeError) -> UserError:
+    """What is said of an encoding of which torch makes no copy."""
+    return UserError(
+        f"{owner}: the encoding cannot be copied ({error}): keep no tensor that is computed from tokens or parameters; "
+        "torch.nn.utils.parametrizations computes one from parameters in every call"
+    )
 
 
 def made_anew(model: "Model") -> "Model":

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
 from extrapolate.model import causality
-from extrapolate.model.copies import copy_of
+from extrapolate.model.copies import copy_of, not_copied
 from extrapolate.model.model import Model
 from extrapolate.runs.weights import load_weights, unique_weights
 
@@ -31,7 +31,10 @@ def check_reloaded(trained: Model, make: Callable[[], Model], plan: Plan, tokens
         load_weights(fresh, unique_weights(trained), "the model")
     was = trained.training
     try:
-        ended = copy_of(trained.eval())
+        try:
+            ended = copy_of(trained.eval())
+        except RuntimeError as error:
+            raise not_copied(owner, error) from error
         ended.begin_step(1.0)
         ours_BTD, theirs_BTD = (causality.states_of(model, plan, tokens_BT) for model in (fresh, ended))
     finally:
