@@ -253,7 +253,7 @@ def gather(paths: Sequence[Path], reports: bool = False) -> Evaluated:
     if unbegun:
         left_out.append(f"left out, for the sweep has not begun them: {listed(unbegun)}")
     if copies:
-        left_out.append(f"left out, for they are reports on other runs: {listed(copies)}")
+        left_out.append(f"left out, for they are reports, with rows of runs: {listed(copies)}")
     parts = [part for folder in found for part in _parts(folder, _tables(folder))]
     if stale := [part.folder for part in parts if _of_other_weights(part)]:
         if len(stale) == len(parts):

@@ -215,7 +215,7 @@ class TestReport:
         models = set(pd.read_parquet(tmp_path / "made/loss_by_ev.parquet")["Model"])
         assert models == {"RoPE", "RoPE + PI(2)", "ExPE", "ExPE + PI(2)", encodings["none"].display}
         assert "not evaluated: deep/3/learned" in ended.err
-        assert "reports on other runs: deep/report" in ended.err
+        assert "reports, with rows of runs: deep/report" in ended.err
         cli("report", "deep/0", evaluated / "expe", "--out", "two").succeeded()
         assert len(pd.read_parquet(tmp_path / "two/loss_by_ev.parquet")) == 4
 
