@@ -59,8 +59,8 @@ class TestDamagedRuns:
     def test_unfinished_run(self, refused, state_of_half):
         refused(self.evaluate(state_of_half), "half is not finished", "--resume")
 
-    def test_store_of_another_corpus(self, refused, ckpt, bpe_store):
-        refused(self.evaluate(ckpt / "rope", "--data", bpe_store), "corpus", "--data")
+    def test_store_in_other_tokens(self, refused, ckpt, bpe_store):
+        refused(self.evaluate(ckpt / "rope", "--data", bpe_store), "another tokenizer", "--out")
 
 
 class TestResume:
