@@ -92,7 +92,5 @@ def test_what_they_hold_is_evaluated(body: str, tmp_path: Path, word_store: Stor
 def test_an_encoding_that_keeps_what_it_computed_is_refused_in_words(tmp_path: Path, word_store: Store) -> None:
     """Torch's own message names neither the file nor a way out."""
     keeps = "rate = 1.0\ndef prepare(self, x): self.kept = x.sum()"
-    with pytest.raises(
-        xt.UserError, match=r"mine\.py: the encoding cannot be copied .*: keep no tensor"
-    ):
+    with pytest.raises(xt.UserError, match=r"mine\.py: the encoding cannot be copied .*: keep no tensor"):
         trained_with(keeps, tmp_path, word_store)
