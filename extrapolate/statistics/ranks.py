@@ -20,7 +20,7 @@ from extrapolate.statistics.sums import Sums
 
 SPREAD = 1e-7  # relative to the largest effect: a difference whose standard error is smaller is the same everywhere
 CHUNK = 1 << 22  # numbers that are held at once
-# The mean variance of all models counts as one degree of freedom of a model's own for so many others, up to the most:
+# The mean variance of all models counts as 1 degree of freedom for MODELS_PER_DEGREE others, at most as MOST_DEGREES.
 MODELS_PER_DEGREE, MOST_DEGREES = 24, 2.0
 
 

@@ -50,6 +50,8 @@ def test_other_text_is_said_and_the_own_store_must_be_the_old_one(
         assert set(found["corpus_hash"]) == {other.corpus_hash}
         assert "not the text" not in own_text.text
         assert "other is not the text that run learned from" in others.text
+    with pytest.raises(xt.UserError, match="others was made with another tokenizer than that of"):
+        xt.evaluate(run, data=store_in(Path("others"), "another", vocab_size=264), factors=(1,), max_targets=64)
     for path in own.path.iterdir():
         path.unlink()
     store_in(Path("new"), "new", tokenizer=tokenizer).path.rename("data")

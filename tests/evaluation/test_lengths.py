@@ -4,7 +4,6 @@ import copy
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +12,6 @@ import pandas as pd
 import pytest
 
 from extrapolate.data.build import StoreSettings, build_store
-from extrapolate.data.documents import Document
 from extrapolate.data.store import Store
 from extrapolate.data.synthetic.base import parse_process
 from extrapolate.encodings.plan import Plan
@@ -220,20 +218,6 @@ def test_an_encoding_that_ends_at_l_is_not_available_beyond(store: Store, run_of
     assert within["reason"].isna().all()
     assert within["loss"].notna().all()
     assert documents[documents["factor"] == 2]["loss"].isna().all()
-
-
-def test_other_text_is_evaluated_in_the_runs_own_tokens_alone(store: Store, run_of, tmp_path: Path) -> None:
-    documents = [Document(str(i), f"{i} other words " * 200) for i in range(12)]
-    own_tokens = str(run_of("none").path / "tokenizer.json")
-    others, same = (
-        build_store(documents, StoreSettings(min_heldout_tokens=200, **given), tmp_path / name)
-        for name, given in (("others", {"vocab_size": 270}), ("same", {"tokenizer": own_tokens}))
-    )
-    asked = EvaluationSettings(factors=(1,), max_targets=64)
-    with pytest.raises(ValueError, match="others was made with another tokenizer than that of"):
-        lengths.check(run_of("none"), others, asked)
-    rows, _ = rows_of(run_of("none"), same, asked)
-    assert set(rows["corpus_hash"]) == {same.corpus_hash} != {store.corpus_hash}
 
 
 @pytest.mark.usefixtures("causality_unasked")
