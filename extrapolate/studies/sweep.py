@@ -123,8 +123,7 @@ def sweep(
     if array is not None:
         ready = share_of(every, *array)
     with turn(folder, None if array is None else array[0]):
-        due = [cell.name for cell in every if not cell.cell.beyond]
-        files.write_json(folder / ASKED, {"scale": scale, "encodings": list(encodings), "cells": due})
+        _write_asked(folder, scale, encodings, every)
         files.write_text(folder / STUDY, read.text)
         write_questions(folder, question_rows(read, every))
         write_cells(folder, read.published, [_repeating(cell) for cell in every if cell.cell.continues is None])
@@ -143,7 +142,9 @@ def sweep(
                 ray_engine.run(tasks, folder, address, cpus, gpus, screen.show)
             else:
                 local.run(tasks, folder, jobs or 1, screen.show)
-        return _finish(tasks, folder, progress, report=array is None)
+        swept = _finish(tasks, folder, progress, report=array is None)
+        _write_asked(folder, scale, encodings, every)  # without what is passed over now
+        return swept
 
 
 def estimate_sweep(
@@ -220,6 +221,11 @@ def _own_folder(file: Path, scale: str | None, encodings: Sequence[str]) -> Path
     if not (there := folder.resolve()).is_relative_to(Path.cwd().resolve()):
         raise UserError(f"{folder} leads to {there} by a link: name it as `out` if the study is to be done there")
     return folder
+
+
+def _write_asked(folder: Path, scale: str | None, encodings: Sequence[str], cells: Sequence[Resolved]) -> None:
+    due = [cell.name for cell in cells if not (cell.cell.beyond or state.read(folder, cell.name).passed_over)]
+    files.write_json(folder / ASKED, {"scale": scale, "encodings": list(encodings), "cells": due})
 
 
 def _repeating(cell: Resolved) -> Repeating:

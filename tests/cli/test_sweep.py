@@ -95,6 +95,10 @@ def test_the_best_rate_is_evaluated_and_continued(done: Path) -> None:
     assert (row["tokens"], row["of"]) == (5120, 5120)  # whole batches of 5 300 tokens
 
 
+def test_what_a_rate_that_was_not_chosen_would_continue_is_not_missed(cli: Cli, done: Path, tmp_path: Path) -> None:
+    assert "has not begun" not in cli("report", done, "--out", tmp_path / "again").succeeded().err
+
+
 def test_a_report_shows_no_choice_of_rates_for_weights_that_were_not_chosen(
     quietly: Callable[..., None], done: Path, store: Path, tmp_path: Path
 ) -> None:
