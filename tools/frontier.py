@@ -11,6 +11,7 @@ import re
 import shutil
 import sys
 import tempfile
+import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -73,16 +74,35 @@ The best control is the lowest loss of any model whose context is cut back to L.
 """
 
 
+EVALUATED = "extrapolate eval-lengths extended/{}-s[0-9] --protocol fixed-target --probes needle"
 EXTENDED = """\
 Methods applied at inference to the trained models of {models}, with their defaults
 ([extensions](../extensions.md)), sorted like the table above. **Change** is the difference in loss at {longest}x from
-the same model without the method, with its 95 % interval over documents and seeds.
+the same model without the method, with its 95 % interval over documents and seeds. These commands make the
+rows, and then this page:
+
+```sh
+mkdir extended && cp -r {copied} extended/
+{commands}
+python tools/frontier.py extensions extended
+```
 """
 OTHER_BOOKS = """\
-The same {runs} runs on {documents} English novels that the corpus above does not have in any edition, and that served
-no choice; {tokens} tokens are scored at every length. Spearman's rank correlation of the losses of the {models} models
-on both texts is {near:.3f} at 1x and {far:.3f} at {longest}x. **Rise** is the loss at {longest}x minus that with a
-context cut back to L. Models whose place at {longest}x differs by {moved} or more: {movers}.
+The same {runs} runs on {documents} English novels that served no choice. They are those of 33 novels that the corpus
+above has in no edition: each shares at most 200 sequences of ten words with any of its books. {tokens} tokens are
+scored at every length. Spearman's rank correlation of the losses of the {models} models on both texts is {near:.3f} at
+1x and {far:.3f} at {longest}x. **Rise** is the loss at {longest}x minus that with a context cut back to L. Models whose
+place at {longest}x differs by {moved} or more: {movers}.
+
+Text of your own needs a column `split`, which is `test` for the books to score and must also name others for training
+and validation:
+
+```sh
+extrapolate tokenize novels.parquet --tokenizer data/books/tokenizer.json --out data/novels
+cp -r sweeps/frontier/runs others && rm others/*/eval*.parquet
+extrapolate eval-lengths others --data data/novels --protocol fixed-target
+python tools/frontier.py novels others
+```
 """
 MOVED = 3  # places
 
@@ -257,7 +277,15 @@ def extended(kept: Path) -> list[str]:
     shown = table(own)
     shown.insert(6, "Change", shown["Model"].map(changes).fillna(""))
     shown = shown.drop(columns=["Worst", "Key tokens"])
-    text = EXTENDED.format(models=" and ".join(dict.fromkeys(of)), longest=LONGEST)
+    methods = own.losses[own.losses["extension"] != AS_TRAINED].groupby("encoding")["extension"].unique().explode()
+    commands = [
+        " \\\n  ".join(textwrap.wrap(" ".join([EVALUATED.format(encoding), *names]), 110, break_on_hyphens=False))
+        for encoding, names in methods.map("--extend={}".format).groupby(level=0)
+    ]
+    copied = " ".join(f"sweeps/frontier/runs/{encoding}-s[0-9]" for encoding in methods.index.unique())
+    text = EXTENDED.format(
+        models=" and ".join(dict.fromkeys(of)), longest=LONGEST, commands="\n".join(commands), copied=copied
+    )
     return ["## Extensions", text, Table(shown).markdown()]
 
 
