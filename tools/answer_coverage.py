@@ -7,7 +7,7 @@ population, there are 42 models. Also measured, for comparison: what is found if
 import math
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -100,10 +100,13 @@ class Population:
         )  # fmt: skip
 
 
-def alike(named: str, first: float, others: float, **more: Any) -> Population:
-    """Models that are equal to each other and to their controls, with these deviations over seeds, nats."""
-    spread_M = np.array([first if model.startswith("RoPE") else others for model in BOOKS])
-    return Population(named, list(BOOKS), np.zeros_like(spread_M), spread_M, np.zeros_like(spread_M), **more)
+def alike(
+    named: str, some: float, others: float, models: Sequence[str] = tuple(BOOKS), who: str = "RoPE", **more: Any
+) -> Population:
+    """Models that are equal to each other and to their controls, with these deviations over seeds, nats: that of the
+    models whose names begin with `who`, and that of others."""
+    spread_M = np.array([some if model.startswith(who) else others for model in models])
+    return Population(named, list(models), np.zeros_like(spread_M), spread_M, np.zeros_like(spread_M), **more)
 
 
 def as_books(named: str, models: list[str], **more: Any) -> Population:
@@ -120,6 +123,9 @@ POPULATIONS = [
     alike("equal, 0.07", 0.07, 0.07, effect=5.0),
     alike("equal, the first 0.07, others 0.005", 0.07, 0.005, effect=1.0),
     alike("equal, one seed in five fails", 0.01, 0.01, seeds=(3,), effect=1.0, fails=0.2),
+    alike("42 equal, the first 0.07, others 0.005", 0.07, 0.005, COPIES, seeds=(3,), effect=1.0),
+    alike("42 equal, six others 0.07, the rest 0.005", 0.07, 0.005, COPIES, "ExPE", seeds=(3,), effect=1.0),
+    alike("42 equal, one seed in five fails", 0.01, 0.01, COPIES, seeds=(3,), effect=1.0, fails=0.2),
     as_books("as on the books", list(BOOKS)),
     as_books("42 models as on the books", COPIES, seeds=(1, 3)),
 ]

@@ -24,7 +24,8 @@ import extrapolate as xt
 from extrapolate import files
 from extrapolate.names import AS_TRAINED
 from extrapolate.reports.page import Table
-from extrapolate.statistics.intervals import FEWEST_SEEDS, estimate
+from extrapolate.statistics.comparison import CONTROL
+from extrapolate.statistics.intervals import FEWEST_SEEDS, Interval, estimate
 
 KINDS = {
     "models": RESULTS / "frontier",
@@ -33,44 +34,53 @@ KINDS = {
 }
 KEPT, PICTURE, README_PICTURE = KINDS["models"], "studies/frontier.png", "studies/frontier-ten.png"
 NOTES = Path(__file__).parent / "frontier.md"
-PROTOCOL, LONGEST = "fixed-target", 16
+PROTOCOL, LONGEST, FIRST = "fixed-target", 16, "RoPE"
 README, FIRST_TABLE = RESULTS.parents[1] / "README.md", re.compile(r"^\| Model \|.*?\n\n", re.MULTILINE | re.DOTALL)
 IN_README = ("Stick-breaking", "FoX", "KERPLE", "RNoPE", "ALiBi", "FIRE", "NoPE", "T5", "ExPE", "RoPE")
 BEGINNING = """\
 # Every encoding on English books
 
-`python tools/frontier.py` generates this page from the rows in `docs/results/frontier/` and beside it, the results of
-[`examples/studies/frontier.toml`](../../examples/studies/frontier.toml): {models} models of about {parameters} million
-parameters, {runs} runs in all, each trained on {tokens} tokens at L = {seq_len}. The text is long English books, of
-which {documents} are held out for testing; a quarter of the training windows ask for a [needle](../probes.md). Trained
-on {machine}, {dates}, with commits {commits}.
+`python tools/frontier.py` generates this page from the kept results of the study
+[`examples/studies/frontier.toml`](../../examples/studies/frontier.toml), in `docs/results/frontier/` and beside it:
+{models} models of about {parameters} million parameters, {runs} runs in all, each trained on {tokens} tokens at a
+training length of L = {seq_len}. The text is long English books, of which {documents} are held out for testing; a
+quarter of the training windows ask for a [needle](../probes.md). All have the same sizes, the same
+[recipe](../training.md) and the same learning rate; nothing was tuned for an encoding. Trained on {machine}, {dates},
+with commits {commits}. What each encoding costs is on [another page](cost.md).
 
-Put your own encoding into the table: it is trained as the others were, with all three seeds, and reported with these
-rows. For `examples/my_encoding.py:LogBias` that took 7 minutes on two cores (AMD EPYC, 2026-11-26, commit
-af83a90febee).
+Put [your own encoding](../writing-an-encoding.md) into the table: it is trained as the others were, with all three
+seeds, and reported with these rows. For `examples/my_encoding.py:LogBias` that took 7 minutes on two cores (AMD EPYC,
+2026-11-26, commit af83a90febee). The second command makes the report; the third trains all {runs} runs again, which
+takes about five hours on such cores.
 
 ```sh
 extrapolate sweep examples/studies/frontier.toml --pe my_file.py:MyEncoding --trust-code
 extrapolate report docs/results/frontier sweeps/frontier-my_file-MyEncoding --leaderboard --out report
+extrapolate sweep examples/studies/frontier.toml
 ```
 """
 TABLE = """\
 Sorted by the loss at {longest}x. Losses are nats per token by `fixed-target`, which scores the same tokens
 after contexts of every length; means over the seeds. **Worst** is the highest loss of a seed at {longest}x.
 
-A **key token** ends a sequence of four tokens that the text had before, more than L tokens back, but not within the
-last L, so copying from there predicts it ([protocols](../protocols.md)). The column is the loss of {key} such tokens at
-{longest}x, minus that with a context cut back to L, with its 95 % interval: below 0, the model gains from what lies
-beyond.
+A **key token** is the last of a sequence of four tokens that the text had before, more than L tokens back, but not
+within the last L: who copies from there predicts it ([protocols](../protocols.md)). The column is the loss of {key}
+such tokens at {longest}x, minus that at 1x, with its 95 % interval: below 0, the model gains from what lies beyond L.
 
-**Needle** is the share of needles found at 1x, 4x and {longest}x, of {needles} per model, seed and length. Guessing
-finds 0.06; the 95 % interval of a share around 0.5 is about ±{margin:.2f} for one seed.
+**Needle** is the share of needles found at 1x, 4x and {longest}x; at 4x and {longest}x, of those that lie more than L
+tokens before the question, {needles} per model and seed. Guessing finds 0.06. Parentheses hold the shares of the seeds
+with the fewest and the most.
+"""
+BESIDE = """\
+The differences in loss from {first}, nats, each with its own 95 % interval over documents and seeds; below 0, the model
+is better.
 """
 RANKS = """\
 `ev` is the evaluation length divided by L.
 """
 PICTURED = """\
-The best control is the lowest loss of any model whose context is cut back to L.
+Thick lines are means over seeds, thin ones single seeds. Named are the models with the lowest losses at 16x, and RoPE;
+all others are grey. The best control is the lowest loss of any model whose context is cut back to L.
 """
 
 
@@ -88,11 +98,11 @@ python tools/frontier.py extensions extended
 ```
 """
 OTHER_BOOKS = """\
-The same {runs} runs on {documents} English novels that served no choice. They are those of 33 novels that the corpus
-above has in no edition: each shares at most 200 sequences of ten words with any of its books. {tokens} tokens are
-scored at every length. Spearman's rank correlation of the losses of the {models} models on both texts is {near:.3f} at
-1x and {far:.3f} at {longest}x. **Rise** is the loss at {longest}x minus that with a context cut back to L. Models whose
-place at {longest}x differs by {moved} or more: {movers}.
+The same {runs} runs on {documents} English novels that were used for no choice. Of 33 novels, they are those that the
+corpus above has in no edition: each shares at most 200 sequences of ten words with any of its books. {tokens} tokens
+are scored at every length; there are too few novels for intervals. Spearman's rank correlation of the models' losses on
+both texts is {near:.3f} at 1x and {far:.3f} at {longest}x. **Rise** is the loss at {longest}x minus that at 1x. Models
+whose place at {longest}x differs by {moved} or more: {movers}.
 
 Text of your own needs a column `split`, which is `test` for the books to score and must also name others for training
 and validation:
@@ -173,6 +183,9 @@ def page(kept: Rows, answer: str, notes: str, more: Sequence[str], ranked: str) 
         linked(kept),
         f"![Loss against length]({PICTURE})",
         PICTURED,
+        f"## Beside {FIRST}",
+        BESIDE.format(first=FIRST),
+        Table(beside_first(KEPT)).markdown(),
         *more,
         "## Ranks",
         RANKS,
@@ -204,9 +217,14 @@ def beginning(losses: pd.DataFrame) -> str:
 def explained(kept: Rows) -> str:
     """What the table's columns are."""
     losses = kept.losses
-    needles = int(kept.probes.groupby(["run", "factor"])["n_answers"].sum().max())
+    asked = int(needles(kept.probes).query("factor == @LONGEST").groupby("run")["n_answers"].sum().max())
     key = int(losses.loc[(losses["factor"] == LONGEST) & (losses["protocol"] == PROTOCOL), "n_key"].max())
-    return TABLE.format(longest=LONGEST, needles=needles, key=key, margin=0.98 / needles**0.5)
+    return TABLE.format(longest=LONGEST, needles=asked, key=key)
+
+
+def needles(probes: pd.DataFrame) -> pd.DataFrame:
+    """The rows of needles at L, and of those out of reach for a model that sees the last L tokens alone."""
+    return probes[(probes["factor"] == 1) | (probes["depth"] < 1)]
 
 
 def ranks(leaderboard: str) -> str:
@@ -215,15 +233,29 @@ def ranks(leaderboard: str) -> str:
     return below(dict(zip(parts[1::2], parts[2::2], strict=True))[PROTOCOL])
 
 
+def beside_first(kept: Path) -> pd.DataFrame:
+    """Of every other model, the differences from FIRST at some lengths, the lowest at the greatest length first."""
+    found = xt.compare(kept).query("protocol == @PROTOCOL and factor in (1, 4, @LONGEST)")
+    ours = found[found["other"] == FIRST]
+    theirs = found[found["model"] == FIRST].rename(columns={"model": "other", "other": "model"})
+    theirs = theirs.assign(difference=-theirs["difference"], low=-theirs["high"], high=-theirs["low"])
+    both = pd.concat([ours, theirs[theirs["model"] != CONTROL]])
+    both["text"] = [Interval(*one, 0).text() for one in both[["difference", "low", "high"]].itertuples(index=False)]
+    shown = both.pivot(index="model", columns="factor", values="text").add_suffix("x")
+    order = both[both["factor"] == LONGEST].set_index("model")["difference"].sort_values().index
+    shown.columns = [f"{factor:g}x" for factor in sorted(both["factor"].unique())]
+    return shown.reindex([*order, *shown.index.difference(order)]).fillna("n/a").rename_axis("Model").reset_index()
+
+
 def table(kept: Rows) -> pd.DataFrame:
     """A row for each model, the lowest loss at the greatest length first."""
     own = kept.losses[kept.losses["protocol"] == PROTOCOL]
     mean = own.pivot_table(index="model", columns="factor", values="loss", dropna=False)
     worst = own[own["factor"] == LONGEST].groupby("model")["loss"].max()
-    found = kept.probes.pivot_table(index="model", columns="factor", values="accuracy")
+    found = needles(kept.probes).groupby(["model", "seed", "factor"])["accuracy"].mean().unstack()
     columns = {f"{factor:g}x": mean[factor].map(_number) for factor in mean}
     columns |= {"Worst": worst.map(_number), "Key tokens": pd.Series(gains(kept))}
-    columns |= {f"Needle {factor}x": found[factor].map(_share) for factor in (1, 4, LONGEST)}
+    columns |= {f"Needle {factor}x": found[factor].groupby("model").apply(_shares) for factor in (1, 4, LONGEST)}
     seeds = own.groupby("model")["seed"].nunique()
     if max(seeds) == 1:
         del columns["Worst"]
@@ -315,6 +347,7 @@ def of_models(losses: pd.DataFrame) -> pd.DataFrame:
 def in_readme(shown: pd.DataFrame) -> pd.DataFrame:
     """The rows and columns of the page's table that the README has."""
     few = shown[shown["Model"].isin(IN_README)]
+    few = few.replace({column: {r" \(.*": ""} for column in few if column.startswith("Needle")}, regex=True)
     return few[["Model", "1x", "2x", "4x", "8x", "16x", "Needle 1x", "Needle 16x"]]
 
 
@@ -322,8 +355,9 @@ def _number(value: float) -> str:
     return "n/a" if pd.isna(value) else f"{value:.3f}"
 
 
-def _share(value: float) -> str:
-    return "n/a" if pd.isna(value) else f"{value:.2f}"
+def _shares(of_seeds: pd.Series) -> str:
+    mean, least, most = (f"{share:.2f}" for share in (of_seeds.mean(), of_seeds.min(), of_seeds.max()))
+    return "n/a" if of_seeds.isna().any() else mean if least == most else f"{mean} ({least} to {most})"
 
 
 if __name__ == "__main__":

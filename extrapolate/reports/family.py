@@ -15,7 +15,7 @@ import pandas as pd
 from extrapolate.names import AS_TRAINED
 from extrapolate.results.verdicts import BETTER, EQUIVALENT, WORSE
 from extrapolate.statistics.comparison import CONTROL, Comparison, comparisons
-from extrapolate.statistics.intervals import FEWEST_SEEDS
+from extrapolate.statistics.intervals import FEWEST_SEEDS, judged_together
 
 ERROR = 0.05  # of what is said in answer to a question
 HOLDS: Final = "holds"
@@ -70,7 +70,7 @@ def family(rows: pd.DataFrame, documents: pd.DataFrame, order: Sequence[str], al
     mine = documents[documents["model"].isin(trained)]
     longest, reference = float(mine["factor"].max()) if len(mine) else 1.0, trained[0]
     here = mine[mine["factor"] == longest]
-    orders = comparisons(here, controls=False, reference=reference)
+    orders = _judged_together(comparisons(here, controls=False, reference=reference))
     controls = [one for one in comparisons(here, pairs=False) if one.other == CONTROL] if longest > 1 else []
     extensions = _of_extensions(rows, documents[documents["factor"] == longest]) if longest > 1 else []
     return Family(
@@ -105,6 +105,14 @@ def _at_false_discovery_rate(found: Iterable[Comparison], tells: Callable[[Compa
             return raised
         telling = count
     return [simultaneous(one, len(found)) for one in found]  # which tell nothing either, being wider
+
+
+def _judged_together(found: Iterable[Comparison]) -> list[Comparison]:
+    """With variances over seeds as `judged_together` has them. Not for controls, nor extensions: how much they vary
+    differs by orders of magnitude, as between a model that ignores far tokens and one that fails on them."""
+    found = list(found)
+    estimates = iter(judged_together([one.estimate for one in found if one.estimate is not None]))
+    return [one if one.estimate is None else replace(one, estimate=next(estimates)) for one in found]
 
 
 def about_these_runs(one: Comparison) -> bool:

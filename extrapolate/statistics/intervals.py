@@ -27,6 +27,8 @@ _SPACING = 1e-10  # normal deviations: how exactly p values are found
 POWER = 0.8  # how often a study of the size that is advised decides
 MOST_SEEDS = 100  # that are advised
 FEWEST_SEEDS = 3  # with two, Student's t is three times as wide
+# The mean variance over seeds counts as 1 degree of freedom for COMPARISONS_PER_DEGREE others, at most as MOST_DEGREES.
+COMPARISONS_PER_DEGREE, MOST_DEGREES = 24, 2.0
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,8 @@ class Estimate:
 
     clusters: how many were resampled. error: the standard error that comes from them, nats; None if nothing can be
     said. deviation_R: the resamples' deviations, each divided by its own standard error, in rising order. by_seed: each
-    seed's mean, nats.
+    seed's mean, nats. shared_variance: what the variance of these is averaged with, nats^2, as if it had `shared`
+    degrees of freedom (`judged_together`).
     """
 
     mean: float
@@ -85,16 +88,19 @@ class Estimate:
     error: float | None
     deviation_R: np.ndarray
     by_seed: tuple[float, ...]
+    shared: float = 0.0
+    shared_variance: float = 0.0
 
     def interval(self, confidence: float = 0.95) -> Interval:
         """Where the true mean lies, over documents, and over seeds where there are two or more.
 
         Each end is as far from the mean as sqrt(documents^2 + seeds^2). `documents` is how far the studentised
         bootstrap puts it, with the seeds averaged, and `seeds` how far Student's t does, over the seeds' means with one
-        degree of freedom less than there are seeds (Banerjee 1960: of two normal errors whose sizes are both estimated,
-        such an interval holds the truth at least as often as it says, whatever their ratio). The spread of the seeds'
-        means is also that of documents which seeds change differently. That part is in both terms, and makes the
-        interval wider, not narrower. With one seed, the interval is about these weights alone.
+        degree of freedom less than there are seeds, and those that are shared. Of two normal errors whose sizes are
+        both estimated, such an interval holds the truth at least as often as it says, whatever their ratio (Banerjee
+        1960). The spread of the seeds' means is also that of documents which seeds change differently. That part is in
+        both terms, and makes the interval wider, not narrower. With one seed, the interval is about these weights
+        alone.
         """
         if self.error is None:
             return Interval(self.mean, None, None, self.clusters)
@@ -143,7 +149,7 @@ class Estimate:
         documents, of_mean = self.error / math.sqrt(times), self.seed_error * math.sqrt(len(self.by_seed) / seeds)
         reach = math.hypot(
             max(self._deviation(tail, side) for side in (1, -1)) * documents,
-            _t(tail, seeds - 1) * of_mean if of_mean else 0.0,
+            student_t.quantile(tail, seeds - 1 + self.shared) * of_mean if of_mean else 0.0,
         )
         error = math.hypot(documents, of_mean) or math.ulp(0.0)
         away, room = abs(self.mean), least - reach
@@ -159,13 +165,23 @@ class Estimate:
     def seed_error(self) -> float:
         """The standard error of the mean of the seeds' means, nats; 0 where there is one."""
         count = len(self.by_seed)
-        return float(np.std(self.by_seed, ddof=1)) / math.sqrt(count) if count > 1 else 0.0
+        if count < 2:
+            return 0.0
+        squares = (count - 1) * self.seed_variance + self.shared * self.shared_variance
+        return math.sqrt(squares / (count - 1 + self.shared) / count)
+
+    @property
+    def seed_variance(self) -> float:
+        """The variance of the seeds' means, nats^2, of two or more."""
+        return float(np.var(self.by_seed, ddof=1))
 
     def _reach(self, tail: float, side: int) -> float:
         """How far the end of an interval below (side 1) or above (side -1) lies from the mean, nats."""
         assert self.error is not None
         documents = max(0.0, self._deviation(tail, side)) * self.error
-        seeds = _t(tail, len(self.by_seed) - 1) * self.seed_error if self.seed_error else 0.0
+        seeds = (
+            student_t.quantile(tail, len(self.by_seed) - 1 + self.shared) * self.seed_error if self.seed_error else 0.0
+        )
         return math.hypot(documents, seeds)
 
     def _deviation(self, tail: float, side: int) -> float:
@@ -174,16 +190,41 @@ class Estimate:
             return 0.0
         if tail < TAIL:
             freedom = min(self.clusters - 1, 100)
-            return self._deviation(TAIL, side) * _t(tail, freedom) / _t(TAIL, freedom)
+            return self._deviation(TAIL, side) * student_t.quantile(tail, freedom) / student_t.quantile(TAIL, freedom)
         at = (tail if side < 0 else 1 - tail) * (len(self.deviation_R) - 1)
         below, share = math.floor(at), at % 1
         above = min(below + 1, len(self.deviation_R) - 1)
         return side * float((1 - share) * self.deviation_R[below] + share * self.deviation_R[above])
 
 
-_t = lru_cache(maxsize=4096)(student_t.quantile)
 _NORMAL = NormalDist()
 _MOST = -_NORMAL.inv_cdf(SMALLEST / 2)
+
+
+def shared_degrees(comparisons: int) -> float:
+    """For how many degrees of freedom the mean variance over seeds of this many comparisons counts in each of them.
+
+    Smyth (2004) estimates this weight; here it is fixed, and small, because some models may vary far more than the
+    rest.
+    """
+    return min(MOST_DEGREES, (comparisons - 1) / COMPARISONS_PER_DEGREE)
+
+
+def judged_together(found: Sequence[Estimate]) -> list[Estimate]:
+    """The same, with each variance over seeds averaged with the mean of all, for three seeds say little of one alone.
+
+    For differences of like kind, such as those of many models from one; not where some vary by nature far less than
+    others. Those with fewer than FEWEST_SEEDS seeds stay as they are.
+    """
+    varies = [one.error is not None and len(one.by_seed) >= FEWEST_SEEDS for one in found]
+    variances = [one.seed_variance for one, yes in zip(found, varies, strict=True) if yes]
+    if not variances:
+        return list(found)
+    mean, shared = math.fsum(variances) / len(variances), shared_degrees(len(variances))
+    return [
+        replace(one, shared=shared, shared_variance=mean) if yes else one
+        for one, yes in zip(found, varies, strict=True)
+    ]
 
 
 def _root(falling: Callable[[float], float], low: float, high: float) -> float:

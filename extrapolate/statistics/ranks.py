@@ -8,20 +8,17 @@ has an order.
 Letters: M models, S seeds, C clusters, R resamples of a chunk.
 """
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from extrapolate.results.verdicts import LEAST
 from extrapolate.statistics import student_t
-from extrapolate.statistics.intervals import FEWEST, FEWEST_SEEDS, RESAMPLES
+from extrapolate.statistics.intervals import FEWEST, FEWEST_SEEDS, RESAMPLES, shared_degrees
 from extrapolate.statistics.sums import Sums
 
 SPREAD = 1e-7  # relative to the largest effect: a difference whose standard error is smaller is the same everywhere
 CHUNK = 1 << 22  # numbers that are held at once
-# The mean variance of all models counts as 1 degree of freedom for MODELS_PER_DEGREE others, at most as MOST_DEGREES.
-MODELS_PER_DEGREE, MOST_DEGREES = 24, 2.0
 
 
 def intervals_of(sums: Sequence[Sums]) -> tuple[np.ndarray, np.ndarray] | None:
@@ -111,24 +108,20 @@ def _of_seeds(mean_MS: np.ndarray, tail: float) -> np.ndarray:
     """How far a difference of means over seeds may stray by chance, [M, M]; beyond it on each side: `tail`.
 
     Three seeds say little about the variance of a single difference: corrected for 48 other models, Student's t is 43.
-    Each model's variance is therefore averaged with the mean variance of all models, which counts as `shared` degrees
-    of freedom. Smyth (2004) estimates this weight; here it is fixed, and small, because some models may vary far more
-    than the rest. A variance is that of the losses after subtracting the means of models and seeds, and degrees of
-    freedom are Welch's. With two models this is the paired t test.
+    Each model's variance is therefore averaged with the mean variance of all models (`shared_degrees`). A variance is
+    that of the losses after subtracting the means of models and seeds, and degrees of freedom are Welch's. With two
+    models this is the paired t test.
     """
     models, seeds = mean_MS.shape
     rest_MS = mean_MS - mean_MS.mean(axis=1, keepdims=True) - mean_MS.mean(axis=0) + mean_MS.mean()
     own = (seeds - 1) * (models - 1) / models
-    shared = min(MOST_DEGREES, (models - 2) / MODELS_PER_DEGREE)
+    shared = shared_degrees(models - 1)
     squares_M = (rest_MS**2).sum(axis=1)
     variance_M = (squares_M + shared * squares_M.mean() / own) / (own + shared)
     variance_MM = variance_M[:, None] + variance_M
     square_MM = variance_M[:, None] ** 2 + variance_M**2
     freedom_MM = np.divide(variance_MM**2, square_MM, out=np.ones_like(square_MM), where=square_MM > 0) * (own + shared)
-    whole = np.arange(1, int(freedom_MM.max()) + 2)
-    t = [math.log(student_t.quantile(tail, int(freedom))) for freedom in whole]
-    # Logarithms are interpolated over 1 / freedom: at most 4 % too wide, and never too narrow.
-    t_MM = np.exp(np.interp(1 / freedom_MM, 1 / whole[::-1], t[::-1]))
+    t_MM = np.vectorize(student_t.quantile)(tail, freedom_MM)
     return t_MM * np.sqrt(variance_MM / seeds)
 
 

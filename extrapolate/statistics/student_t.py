@@ -1,6 +1,7 @@
-"""Student's t distribution with a whole number of degrees of freedom: how far means of few numbers stray."""
+"""Student's t distribution: how far means of few numbers stray."""
 
 import math
+from functools import lru_cache
 from statistics import NormalDist
 
 _STEPS = 100  # far more than Newton's method needs
@@ -22,8 +23,22 @@ def beyond(t: float, freedom: int) -> float:
     return (1 - within) / 2
 
 
-def quantile(above: float, freedom: int) -> float:
-    """The value that is exceeded with the probability `above`, from 1e-12 to 0.5."""
+def quantile(above: float, freedom: float) -> float:
+    """The value that is exceeded with the probability `above`, from 1e-12 to 0.5. freedom: 1 or more.
+
+    Between whole degrees of freedom, logarithms are interpolated over 1 / freedom: at most 4 % too large, and never too
+    small.
+    """
+    below = math.floor(freedom)
+    low = _quantile(above, below)
+    if below == freedom or above >= 0.5:
+        return low
+    share = (1 / below - 1 / freedom) / (1 / below - 1 / (below + 1))
+    return low ** (1 - share) * _quantile(above, below + 1) ** share
+
+
+@lru_cache(maxsize=4096)
+def _quantile(above: float, freedom: int) -> float:
     if above >= 0.5:
         return 0.0
     if freedom == 1:

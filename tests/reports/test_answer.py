@@ -168,7 +168,7 @@ def test_what_is_told_is_what_p_values_tell_at_a_false_discovery_rate() -> None:
     steps = {f"{at:02}": {4: 0.012 + 0.006 * at} for at in range(20)}
     for seeds, spread in ((3, 0.003), (1, 0.0)):
         found = answered({"RoPE": {4: 0.0}, **steps}, seeds=seeds, spread=spread, noise=0.1).family.orders
-        p = np.array([one.p for one in found])
+        p = np.array([one.estimate.p() for one in found])
         below = np.sort(p) <= 0.05 * np.arange(1, 21) / 20
         told = int(below.nonzero()[0].max()) + 1
         assert 3 < told < 20
@@ -177,7 +177,7 @@ def test_what_is_told_is_what_p_values_tell_at_a_false_discovery_rate() -> None:
 
 
 def test_an_interval_in_brackets_holds_for_all_models_at_once() -> None:
-    """The largest of many differences is larger than it should be; two seeds leave no such interval."""
+    """The largest of many differences is larger than it should be; seeds that differ much leave no such interval."""
     models = {"RoPE": {4: 0.5}} | {f"{at:02}": {4: 0.2} for at in range(20)}
     (size, low, high) = re.findall(r"\d\.\d+", answered(models, noise=0.1, seeds=1).text)[:3]
     orders = answered(models, noise=0.1, seeds=1).family.orders
@@ -185,7 +185,11 @@ def test_an_interval_in_brackets_holds_for_all_models_at_once() -> None:
     wide = best.estimate.interval(1 - 0.05 / 20)
     assert (size, low, high) == tuple(f"{-end:.2f}" for end in (wide.mean, wide.high, wide.low))
     assert best.difference.high < wide.high
-    text = answered(models, spread=0.03).text
+    several = answered(models, spread=0.03)
+    (size, low, high) = re.findall(r"0\.\d+", several.text)[:3]
+    assert "2 degrees of freedom. Beside RoPE, 0.79 more: each" in explained(several)
+    assert 0 < float(low) < 0.3 < float(high)  # three seeds do, for the variance of all models is known from twenty
+    text = answered(models, spread=0.08).text
     assert re.match(r"\d\d is better than RoPE by 0\.\d+ nats at 4x; \d\d, \d\d and \d+ others are better too", text), (
         text
     )

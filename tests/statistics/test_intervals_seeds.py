@@ -14,6 +14,7 @@ from extrapolate.statistics.intervals import (
     estimate,
     holm,
     interval,
+    judged_together,
 )
 
 
@@ -37,6 +38,27 @@ def test_an_interval_is_as_wide_as_that_of_documents_and_that_of_seeds_together(
     assert found.mean == pytest.approx(by_seed.mean())
     assert found.low == pytest.approx(found.mean - math.hypot(found.mean - documents.low, reach), rel=1e-4)
     assert found.high == pytest.approx(found.mean + math.hypot(found.mean - documents.high, reach), rel=1e-4)
+
+
+def test_differences_that_are_judged_together_share_their_spread_over_seeds() -> None:
+    """Of 25, one degree of freedom: twice the own variance and once the mean, by Student's t with three."""
+    found = [estimate(*drawn(3, clusters, between=0.02 * (1 + clusters % 3))) for clusters in range(30, 55)]
+    means_MS = np.array([one.by_seed for one in found])
+    own_M = means_MS.var(axis=1, ddof=1)
+    for one, judged, own in zip(found, judged_together(found), own_M, strict=True):
+        error = math.sqrt((2 * own + own_M.mean()) / 3 / 3)
+        documents = one.of_these_runs().interval()
+        for end, of_documents in (("low", documents.low), ("high", documents.high)):
+            reach = math.hypot(one.mean - of_documents, 3.18245 * error)
+            assert abs(getattr(judged.interval(), end) - one.mean) == pytest.approx(reach, rel=1e-4)
+
+
+def test_nothing_is_shared_where_there_is_one_difference_or_nothing_is_known_of_seeds() -> None:
+    one, two, lost = estimate(*drawn(3)), estimate(*drawn(2)), estimate(np.full((3, 12), np.inf), np.ones(12))
+    assert [judged.interval() for judged in judged_together([one, two, lost])] == [
+        each.interval() for each in (one, two, lost)
+    ]
+    assert judged_together([two, lost]) == [two, lost]
 
 
 def test_without_a_spread_over_seeds_it_is_an_interval_over_documents() -> None:

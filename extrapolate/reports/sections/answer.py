@@ -52,6 +52,11 @@ def explained(found: Answer) -> str:
             f" Student's t, which makes the part over seeds, has {' or '.join(map(str, found.freedom))} "
             f"degree{'' if found.freedom == [1] else 's'} of freedom."
         )
+        if shared := max((one.estimate.shared for one in found.family.orders if one.estimate), default=0.0):
+            said += (
+                f" Beside {found.family.reference}, {shared:.2g} more: each variance over seeds is averaged with the "
+                "mean of all."
+            )
     if not isolates(found.protocol):
         said += (
             " The windows of this protocol begin without context, which the control has, so that a model can be worse "
