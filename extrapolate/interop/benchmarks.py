@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import json
 import logging
 import os
 import sys
@@ -162,7 +163,7 @@ def rows(model: "RunLM", extension: str, found: Mapping[str, Any]) -> Iterator[d
     children = found.get("group_subtasks", {})
     scored = {name for name, metrics in found["results"].items() if any("," in metric for metric in metrics)}
     group_of = {child: group for group, inside in children.items() if group in scored for child in inside}
-    hashes = {task: _hash_of(samples) for task, samples in found["samples"].items()}
+    hashes = {task: _hash_of(samples, found["versions"].get(task)) for task, samples in found["samples"].items()}
     for task, metrics in found["results"].items():
         leaves = _leaves(task, children)
         version = found["versions"].get(task)
@@ -193,10 +194,14 @@ def _leaves(task: str, children: Mapping[str, Sequence[str]]) -> list[str]:
     return list(dict.fromkeys(leaf for child in children[task] for leaf in _leaves(child, children)))
 
 
-def _hash_of(samples: Sequence[Mapping[str, Any]]) -> str:
-    """Identifies a task's questions with their prompts and right answers."""
-    names = ("doc_id", "doc_hash", "prompt_hash", "target_hash")
-    return _hash(sorted({" ".join(str(sample[name]) for name in names) for sample in samples}))
+def _hash_of(samples: Sequence[Mapping[str, Any]], version: object) -> str:
+    """Identifies a task's edition: its version, and its questions with prompts, choices and right answers.
+
+    lm-eval's own hash of a prompt is of the text before the choices, and that of a target may be of a choice's index.
+    """
+    names = ("doc_id", "doc_hash", "arguments", "target_hash")
+    asked = {json.dumps([sample[name] for name in names], default=str) for sample in samples}
+    return _hash([str(version), *sorted(asked)])
 
 
 def _hash(texts: Sequence[str]) -> str:

@@ -84,10 +84,11 @@ class Evaluated:
         found = [results.EVAL_DOCUMENTS.schema().empty_table()]
         for name, parts in self.runs.items():
             taken: set[tuple[Any, ...]] = set()
-            for part in parts:
-                if TEXT not in part.tables or (missing and not (part.folder / DOCUMENTS).exists()):
-                    continue
-                rows, mine = part.documents(), _by_key(part.tables[TEXT], results.EVALS)
+            having = [part for part in parts if TEXT in part.tables]
+            having = [part for part in having if not missing or (part.folder / DOCUMENTS).exists()]
+            every = [(part.documents(), part) for part in having]
+            for rows, part in sorted(every, key=lambda one: -len(one[0])):  # with losses by position, before sums
+                mine = _by_key(part.tables[TEXT], results.EVALS)
                 if taken:
                     new = [row for key, row in mine.items() if key not in taken]
                     rows = belonging(rows, new, _without_run(results.EVALS))

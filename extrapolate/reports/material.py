@@ -10,7 +10,8 @@ import pyarrow as pa
 from extrapolate import results
 from extrapolate.errors import UserError
 from extrapolate.evaluation.protocols.base import is_papers
-from extrapolate.names import PROBES_TABLE
+from extrapolate.folders import listed
+from extrapolate.names import INSPECTIONS_TABLE, PROBES_TABLE, TASKS_TABLE
 from extrapolate.reports import probes, styles, tables
 from extrapolate.reports.baseline import Checked
 from extrapolate.reports.gather import Evaluated
@@ -30,7 +31,7 @@ from extrapolate.statistics.comparable import (
 from extrapolate.statistics.comparison import Comparison
 from extrapolate.statistics.documents import as_frame, document_rows
 from extrapolate.statistics.effective import THRESHOLD
-from extrapolate.statistics.seeds import on_shared_seeds
+from extrapolate.statistics.seeds import incomplete_checkpoints, on_shared_seeds
 from extrapolate.statistics.sums import Setting, settings
 
 ISOLATES = "fixed-target"  # scores the same targets at every length, so that their context alone differs
@@ -100,7 +101,7 @@ class Material:
         found = self.evaluated.rows(file)
         if not self.rows:
             return found
-        shown = set(pd.concat(self.rows.values())["run"])
+        shown = _runs(self.rows)
         return [row for row in found if row["run"] in shown]
 
 
@@ -130,6 +131,8 @@ def collect(
         warnings += not_evaluated(of_all[of_all["probe"].isin(asked["probe"])], "probe", found)
     losses = {protocol: tables.loss_by_ev(mine, baseline) for protocol, mine in rows.items()}
     along = {protocol: _along(every, shown) for protocol, shown in rows.items()}
+    warnings += [text for protocol, mine in along.items() for text in incomplete_checkpoints(mine, protocol)]
+    warnings += _not_shown(evaluated, rows)
     documents_along = by_document = pd.DataFrame()
     if rows:
         documents_along = document_rows(pd.concat(along.values()), as_frame(documents))
@@ -149,6 +152,19 @@ def collect(
         warnings=(*evaluated.left_out, *unseen, *warnings, *of_probes),
         command=command,
     )
+
+
+def _runs(rows: Mapping[str, pd.DataFrame]) -> set[str]:
+    return set(pd.concat(rows.values())["run"])
+
+
+def _not_shown(evaluated: Evaluated, rows: Mapping[str, pd.DataFrame]) -> list[str]:
+    """Warnings that say what `Material.rows_of` leaves out."""
+    warnings = []
+    for file, what in ((TASKS_TABLE, "benchmarks"), (INSPECTIONS_TABLE, "inspection")):
+        if rows and (runs := {row["run"] for row in evaluated.rows(file)} - _runs(rows)):
+            warnings.append(f"{what}: left out runs whose losses are not shown: {listed(sorted(runs))}")
+    return warnings
 
 
 def _of_last(documents: pd.DataFrame, every: pd.DataFrame) -> pd.DataFrame:

@@ -12,6 +12,7 @@ from extrapolate.errors import UserError
 from extrapolate.folders import listed
 from extrapolate.names import AS_TRAINED, PROBES_TABLE, TASKS_TABLE
 from extrapolate.reports.gather import DOCUMENTS, TEXT, Row, gather, sources_of
+from extrapolate.reports.sections import learning_rates
 from extrapolate.statistics.comparable import (
     COMPARABLE,
     check_replicates,
@@ -62,7 +63,7 @@ def merge_rows(paths: Sequence[Path], out: Path, only: Mapping[str, Any], *, tot
     folders = sources_of([part.folder for parts in found.runs.values() for part in parts])
     sources = {name: folders[parts[0].folder] for name, parts in found.runs.items()}
     warnings = [text for file in made for text in _checked(_frame(made[file]), sources, file)]
-    documents = found.documents()
+    documents, rates = found.documents(), learning_rates.tables_of(found)
     if only:
         documents = belonging(documents, made.get(TEXT, []), results.EVALS.key)
     every = pd.concat([_frame(made[file]) for file in made], ignore_index=True)
@@ -73,10 +74,12 @@ def merge_rows(paths: Sequence[Path], out: Path, only: Mapping[str, Any], *, tot
         if len(documents):
             kept = without_positions(documents) if totals else documents
             results.write_columns(folder / DOCUMENTS, kept, results.EVAL_DOCUMENTS)
+        if rates:
+            results.write_frame(folder / learning_rates.FILE, pd.concat(rates, ignore_index=True))
     as_trained_first = every.sort_values("extension", key=lambda extension: extension != AS_TRAINED, kind="stable")
     who = as_trained_first.drop_duplicates("run")[_WHO].sort_index(ignore_index=True)
     who.insert(1, "source", who["run"].map(sources))
-    written = [*made, *([DOCUMENTS] if len(documents) else [])]
+    written = [*made, *([DOCUMENTS] if len(documents) else []), *([learning_rates.FILE] if rates else [])]
     return Merged(out, written, who, [*found.left_out, *found.unseen(every, "row", only), *dict.fromkeys(warnings)])
 
 

@@ -27,7 +27,7 @@ def loss_by_ev(rows: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
     Raises UserError if runs of one model differ in more than their seed, or the baseline named is not there.
     """
     check_replicates(rows)
-    seconds = rows.groupby("model")["training_seconds"].mean()
+    seconds = rows.groupby("model")["training_seconds"].agg(strict_mean)
     base = _baseline_model(rows, baseline)
     table = rows.pivot_table(index="model", columns="factor", values="loss", aggfunc=strict_mean, dropna=False)
     plain = _plain(rows)

@@ -13,14 +13,15 @@ from extrapolate.statistics.comparable import (
     newest_of_most,
     told_apart,
 )
+from extrapolate.statistics.seeds import on_shared_seeds
 
 
 def comparable(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """The rows of last checkpoints on the same questions; and in words, what was left out.
 
-    Of several sets of questions of a task, that with most runs stays, and of those the newest. Models are called by
-    their sizes and precisions too, where these differ. Raises UserError if runs of one model differ in more than
-    their seed.
+    Of several sets of questions of a task, that with most runs stays, and of those the newest; of seeds, those that all
+    models have. Models are called by their sizes and precisions too, where these differ. Raises UserError if runs of
+    one model differ in more than their seed.
     """
     rows = told_apart(last_checkpoints(rows))
     if rows["precision"].nunique() > 1:
@@ -33,7 +34,8 @@ def comparable(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     ]
     for _, mine in rows[same].groupby(["task", "metric", "filter", "shots"]):
         check_replicates(mine)
-    return rows[same], said
+    shown, of_seeds = on_shared_seeds(rows[same], "benchmarks", ("task", "shots", "length"), "tasks and lengths")
+    return shown, [*said, *(f"{text[0].upper()}{text[1:]}." for text in of_seeds)]
 
 
 def printed(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -44,15 +46,20 @@ def printed(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
 def by_shots(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """For each number of examples a title, and a table: a row for each model and length, a column for each metric.
 
-    Tasks that were asked as a part of a group are left out.
+    Tasks that were only asked as a part of a group are left out.
     """
-    asked = rows[rows["group"].isna()]
-    for shots, mine in asked.groupby("shots"):
+    for shots, mine in asked(rows).groupby("shots"):
         yield f"benchmarks, {_examples(shots)} before each question", by_model(mine)
 
 
+def asked(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows of tasks, and of groups, that some run was asked for by themselves."""
+    return rows[rows["task"].isin(rows.loc[rows["group"].isna(), "task"])]
+
+
 def by_model(rows: pd.DataFrame) -> pd.DataFrame:
-    """`Model`, `Length`, and a column for each task and metric: means over seeds, each with its standard error.
+    """`Model`, `Length`, and a column for each task and metric: means over seeds, each with its standard error; and
+    `Seeds`, if a model has several.
 
     The standard error is that over questions, of one seed.
     """
@@ -60,11 +67,13 @@ def by_model(rows: pd.DataFrame) -> pd.DataFrame:
     rows = rows.assign(
         column=[f"{task} {metric}" + ("" if found == "none" else f" ({found})") for task, metric, found in names]
     )
-    lines = []
+    lines, seeds = [], []
     for (model, length), mine in rows.groupby(["model", "length"], sort=False):
         cells = {column: _cell(found) for column, found in mine.groupby("column", sort=False)}
         lines.append({"Model": model, "Length": f"{length:,}"} | cells)
-    return pd.DataFrame(lines).fillna("")
+        seeds.append(mine["seed"].nunique(dropna=False))
+    table = pd.DataFrame(lines).fillna("")
+    return table.assign(Seeds=seeds) if max(seeds) > 1 else table
 
 
 def _examples(shots: Any) -> str:

@@ -13,7 +13,13 @@ from extrapolate.errors import UserError
 from extrapolate.names import AS_TRAINED
 from extrapolate.results.verdicts import BETTER, LEAST, NO_SHARED_SEED, ORDERED, THIS_RUN, TOO_FEW, UNDECIDED, Verdict
 from extrapolate.specs import did_you_mean
-from extrapolate.statistics.comparable import check_replicates, comparable, not_evaluated, same_targets
+from extrapolate.statistics.comparable import (
+    check_replicates,
+    comparable,
+    not_evaluated,
+    same_targets,
+    unequal_training,
+)
 from extrapolate.statistics.documents import document_rows
 from extrapolate.statistics.intervals import MOST_SEEDS, Estimate, Interval, Needed, holm
 from extrapolate.statistics.seeds import shared
@@ -115,9 +121,9 @@ def comparable_rows(
     """The documents' rows of each run's last checkpoint, with what tells replicates apart.
 
     Without `extensions`, only those of runs as they were trained; `only` restricts rows: column -> value. Of several
-    sets of targets one is kept for each protocol, as in a report, and warnings say what was left out. Raises UserError
-    where runs differ in corpus, training length, precision or split, runs of one model differ in more than their seed,
-    or no row has a loss.
+    sets of targets one is kept for each protocol, as in a report. Warnings say what was left out, and if models were
+    not trained alike. Raises UserError where runs differ in corpus, training length, precision or split, runs of one
+    model differ in more than their seed, or no row has a loss.
     """
     chosen = comparable(evals, only or {})
     if not extensions:
@@ -125,7 +131,7 @@ def comparable_rows(
         if chosen.empty:
             raise UserError("no row is of a run as it was trained: evaluate again, or compare extensions too")
     check_replicates(chosen)
-    kept, warnings = [], not_evaluated(chosen, "protocol", chosen)
+    kept, warnings = [], unequal_training(chosen) + not_evaluated(chosen, "protocol", chosen)
     for _, mine in chosen.groupby("protocol", sort=False):
         same, said = same_targets(mine)
         kept.append(same)

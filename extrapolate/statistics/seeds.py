@@ -1,6 +1,6 @@
 """Which seeds a comparison rests on: models are compared only on seeds that they share."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -25,14 +25,17 @@ def of_seeds(rows: pd.DataFrame, seeds: Iterable[int]) -> pd.DataFrame:
     return rows[rows["seed"].isna() | rows["seed"].isin(list(seeds))]
 
 
-def on_shared_seeds(rows: pd.DataFrame, what: str) -> tuple[pd.DataFrame, list[str]]:
+def on_shared_seeds(
+    rows: pd.DataFrame, what: str, at: Sequence[str] = ("factor",), more: str = "factors and extensions"
+) -> tuple[pd.DataFrame, list[str]]:
     """The rows of the seeds that every model has at every length, and a warning if that leaves rows out.
 
     A mean over some seeds beside a mean over others shows the seeds, not the models. Where no seed is shared by all,
-    the rows stay as they are, and the warning says so. `what` begins the warning.
+    the rows stay as they are, and the warning says so. `what` begins the warning. at: the columns that tell what is
+    averaged apart, beside the model; more: what else to evaluate alike, in words.
     """
-    known = rows.loc[rows["seed"].notna(), ["model", "factor", "seed"]]
-    held = {key: seeds_of(mine) for key, mine in known.groupby(["model", "factor"])}
+    known = rows.loc[rows["seed"].notna(), ["model", *at, "seed"]]
+    held = {key: seeds_of(mine) for key, mine in known.groupby(["model", *at], dropna=False)}
     common = set.intersection(*map(set, held.values())) if held else set()
     if all(set(seeds) == common for seeds in held.values()):
         return rows, []
@@ -45,7 +48,27 @@ def on_shared_seeds(rows: pd.DataFrame, what: str) -> tuple[pd.DataFrame, list[s
         ]
     return of_seeds(rows, common), [
         f"{what}: models have different seeds at some lengths ({having}); shown is {in_words(tuple(sorted(common)))}, "
-        "which all have. To show more, evaluate every model with the same seeds, factors and extensions"
+        f"which all have. To show more, evaluate every model with the same seeds, {more}"
+    ]
+
+
+def incomplete_checkpoints(rows: pd.DataFrame, what: str) -> list[str]:
+    """A warning if some runs of a model, but not all, have rows of a checkpoint, of which there is no mean then.
+
+    `what` begins it. rows: of all checkpoints of one protocol; those trained elsewhere have no known tokens.
+    """
+    lacking: dict[str, list[str]] = {}
+    known = rows[rows["tokens"].notna()]
+    for model, own in known.groupby("model", sort=False):
+        for (_, tokens), mine in own.groupby(["step", "tokens"]):
+            if mine["run"].nunique() < own["run"].nunique():
+                lacking.setdefault(str(model), []).append(f"{tokens:,}")
+    if not lacking:
+        return []
+    who = "; ".join(f"{model} at {', '.join(tokens)} tokens" for model, tokens in lacking.items())
+    return [
+        f"{what}: left out checkpoints at which not all seeds of a model were evaluated ({who}); evaluate every run "
+        "with the same `checkpoint`"
     ]
 
 

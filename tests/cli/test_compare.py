@@ -108,6 +108,13 @@ def test_only_shared_seeds_are_compared(cli, evaluated, monkeypatch):
     assert lines[-1].split()[-1] == "0"
 
 
+def test_models_that_were_not_trained_alike_are_told(cli, evaluated, tiny):
+    assert "not trained alike" not in cli("compare", "ckpt/rope", "ckpt/expe").succeeded().err
+    cli("train", "--pe", "none", *tiny, "--lr", 0.001, "--out", "odd/none").succeeded()
+    cli("eval-lengths", "odd", *FEW).succeeded()
+    assert "warning: the models were not trained alike" in cli("compare", "ckpt/rope", "odd", "--json").succeeded().err
+
+
 def test_models_without_a_shared_seed_get_no_verdict(cli, evaluated):
     rows = lines_of(cli("compare", "ckpt/rope", "more/alibi", "--json")).set_index(["model", "other"])
     pair = rows.loc[("RoPE", "ALiBi")]

@@ -179,6 +179,21 @@ def test_rows_say_what_was_asked_and_are_kept(ckpt: Path, copies: Path) -> None:
     assert set(with_shots["n_questions"]) == {QUESTIONS // 2}
 
 
+@pytest.mark.usefixtures("few_tasks")
+def test_another_edition_of_a_task_asks_other_questions(ckpt: Path, tmp_path: Path) -> None:
+    """The order of choices, a choice, or the version: prompts and the index of the answer are alike."""
+    (tmp_path / "sky.jsonl").write_text('{"text": "The sky is"}\n{"text": "The sea is"}\n')
+    task = {"task": "sky", "dataset_path": "json", "dataset_kwargs": {"data_files": {"test": f"{tmp_path}/sky.jsonl"}}}
+    task |= {"test_split": "test", "output_type": "multiple_choice", "doc_to_text": "{{text}}", "doc_to_target": 0}
+    hashes = set()
+    for choices, version in ((["blue", "red"], 1), (["red", "blue"], 1), (["blue", "sad"], 1), (["blue", "red"], 2)):
+        edition = task | {"doc_to_choice": choices, "metadata": {"version": version}}
+        (tmp_path / "sky.yaml").write_text(json.dumps(edition))
+        table = xt.evaluate_tasks(ckpt / "rope", "sky", include_path=tmp_path, length=LONG, device="cpu")
+        hashes |= set(table["targets_hash"])
+    assert len(hashes) == 4
+
+
 GROUP = """
 group: {name}
 task: [hellaswag, arc_easy]

@@ -103,6 +103,19 @@ def test_benchmarks_and_inspections_are_merged_and_reported(write_run, tmp_path)
     assert xt.merge(tmp_path / "people", tmp_path / "inspected").files == ["inspections.parquet"]
 
 
+def test_scores_and_inspections_that_are_not_shown_are_said(write_run, tmp_path):
+    """A seed that another model lacks has no losses in a report, and then no scores either."""
+    alibi = {"model": "ALiBi", "encoding": "alibi", "display": "ALiBi", "config_hash": "alibi"}
+    for name, row in (("rope-s0", seeded(0)), ("rope-s1", seeded(1)), ("alibi-s0", seeded(0, **alibi))):
+        write_more(write_run(tmp_path / "runs" / name, row))
+    found = xt.report(tmp_path / "runs", tmp_path / "report")
+    assert set(pd.read_parquet(tmp_path / "report/eval_tasks.parquet")["run"]) == {"alibi-s0/rope", "rope-s0/rope"}
+    page = (tmp_path / "report/report.md").read_text()
+    for what in ("benchmarks", "inspection"):
+        assert f"{what}: left out runs whose losses are not shown: rope-s1/rope" in page.lower()
+    assert found.warnings
+
+
 def test_other_scores_of_the_same_weights_and_other_questions_are_refused(cli, write_run, tmp_path):
     write_more(write_run(tmp_path / "a/rope"))
     write_more(write_run(tmp_path / "b/rope"), 0.5)
@@ -221,5 +234,7 @@ def test_totals_are_fewer_rows_and_change_no_loss_and_no_interval(evaluated, tmp
     assert tables[0] - tables[1] == {"loss_by_position.parquet", "failure_lengths.parquet"}
     for name in sorted(tables[1] - {"evals.parquet", "eval_documents.parquet"}):
         pd.testing.assert_frame_equal(*(pd.read_parquet(report / name) for report in made))
+    both = xt.report([totals, whole], tmp_path / "report-both").files
+    assert {"loss_by_position.parquet", "failure_lengths.parquet"} <= set(both), "of the whole rows"
     again = xt.merge(totals, tmp_path / "again", totals=True).folder
     pd.testing.assert_frame_equal(pd.read_parquet(again / "eval_documents.parquet"), after)

@@ -70,6 +70,14 @@ def test_training_times_are_relative_to_a_baseline_that_comes_first() -> None:
     ) == {"RoPE, 4 layers": 1.0, "RoPE(theta=1), 4 layers": 0.5, "RoPE, 8 layers": 2.0}
 
 
+def test_a_training_time_is_of_all_seeds_or_not_known() -> None:
+    """One seed was trained beside other programs, so that its time says nothing."""
+    two = [row("r0", "RoPE", 1, 4.0), row("r1", "RoPE", 1, 4.0, config_hash="r0", seed=1, training_seconds=None)]
+    found = times(*two, row("e", "ExPE", 1, 4.0, training_seconds=5.0), row("a", "ALiBi", 1, 4.0))
+    assert found == {"RoPE": None, "ExPE": None, "ALiBi": None}
+    assert times(two[0], row("e", "ExPE", 1, 4.0, training_seconds=5.0)) == {"RoPE": 1.0, "ExPE": 0.5}
+
+
 def test_seeds_are_averaged_and_a_missing_loss_is_not_averaged_away() -> None:
     rows = frame(
         row("r0", "RoPE", 1, 4.0, config_hash="r"),

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from extrapolate.errors import UserError
-from extrapolate.reports.tasks import by_model, comparable, printed
+from extrapolate.reports.tasks import by_model, by_shots, comparable, printed
 
 WHEN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -30,6 +30,37 @@ def scores_of(*rows: dict[str, Any]) -> dict[str, str]:
 
 def test_seeds_are_averaged_and_the_last_checkpoint_counts() -> None:
     assert scores_of(score("a", 0.25), score("a", 0.9, step=5), score("b", 0.75, seed=1)) == {"RoPE": "0.500 ± 0.100"}
+
+
+def test_a_mean_says_over_how_many_seeds_and_all_rows_are_of_the_same() -> None:
+    alibi = {"model": "ALiBi", "config_hash": "d"}
+    both = [score("a", 0.2), score("b", 0.4, seed=1), score("c", 0.5, **alibi), score("d", 0.7, seed=1, **alibi)]
+    assert by_model(comparable(pd.DataFrame(both))[0])["Seeds"].tolist() == [2, 2]
+    shown, said = comparable(pd.DataFrame(both[:3]))
+    assert sorted(shown["run"]) == ["a", "c"]
+    assert said == [
+        "Benchmarks: models have different seeds at some lengths (RoPE: seeds 0, 1; ALiBi: seed 0); shown is seed 0, "
+        "which all have. To show more, evaluate every model with the same seeds, tasks and lengths."
+    ]
+    apart = [score("a", 0.2), score("b", 0.4, seed=1, length=64, factor=4.0)]
+    shown, (said_of_none,) = comparable(pd.DataFrame(apart))
+    assert len(shown) == 2
+    assert said_of_none.startswith("Benchmarks: no seed is shared by all models at all lengths (RoPE: seeds 0, 1)")
+
+
+def test_a_task_that_one_model_was_asked_in_a_group_stands_beside_that_of_others() -> None:
+    alibi = {"model": "ALiBi", "config_hash": "d"}
+    rows = [
+        score("a", 0.2, group="both"),
+        score("a", 0.3, task="both", group=None),
+        score("b", 0.5, group=None, **alibi),
+    ]
+    rows.append(score("a", 0.4, task="part", group="both"))
+    ((_, table),) = by_shots(comparable(pd.DataFrame(rows))[0])
+    assert dict(zip(table["Model"], table["arc_easy acc"], strict=True)) == {
+        "RoPE": "0.200 ± 0.100", "ALiBi": "0.500 ± 0.100",
+    }  # fmt: skip
+    assert "part acc" not in table
 
 
 def test_what_was_just_asked_is_printed_by_run() -> None:

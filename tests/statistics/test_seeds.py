@@ -5,7 +5,16 @@ import math
 import pandas as pd
 import pytest
 
-from extrapolate.statistics.seeds import bands, counts, in_words, of_seeds, on_shared_seeds, seeds_of, shared
+from extrapolate.statistics.seeds import (
+    bands,
+    counts,
+    in_words,
+    incomplete_checkpoints,
+    of_seeds,
+    on_shared_seeds,
+    seeds_of,
+    shared,
+)
 
 
 def frame(*rows: tuple[str, float, int | None]) -> pd.DataFrame:
@@ -61,6 +70,18 @@ def test_where_no_seed_is_shared_all_stay_and_the_warning_says_so() -> None:
     kept, [warning] = on_shared_seeds(rows, "windows")
     assert kept.equals(rows)
     assert "no seed is shared by all models" in warning
+
+
+def test_checkpoints_that_a_seed_lacks_are_said() -> None:
+    along = [(run, step) for run in "ab" for step in (1, 2, 3) if (run, step) not in (("b", 1), ("b", 2))]
+    rows = pd.DataFrame([{"model": "RoPE", "run": run, "step": step, "tokens": 10_000 * step} for run, step in along])
+    (said,) = incomplete_checkpoints(rows, "windows")
+    assert (
+        "windows: left out checkpoints at which not all seeds of a model were evaluated (RoPE at 10,000, 20,000 t"
+        in said
+    )
+    assert incomplete_checkpoints(rows[rows["run"] == "a"], "windows") == []
+    assert incomplete_checkpoints(rows.assign(tokens=None), "windows") == []
 
 
 def test_words() -> None:

@@ -6,6 +6,7 @@ import pandas as pd
 
 from extrapolate import results
 from extrapolate.folders import listed
+from extrapolate.reports.gather import Evaluated
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Table, Text
 from extrapolate.reports.sections.base import Part, Section, parquet, sections
@@ -57,11 +58,11 @@ class LearningRates(Section):
 
     @staticmethod
     def subjects(material: Material) -> Sequence[str]:
-        return ["rates"] if len(_tables(material)) else []
+        return ["rates"] if len(tables_of(material.evaluated)) else []
 
     @staticmethod
     def part(material: Material, subject: str) -> Part:
-        table = pd.concat(_tables(material), ignore_index=True)
+        table = pd.concat(tables_of(material.evaluated), ignore_index=True)
         edge = at_edge(material)
         blocks = [Text(CHOICE), *([Text(f"{edge} {ADVICE}", strong=True)] if edge else [])]
         shown = table.drop(columns="Weights")
@@ -71,7 +72,7 @@ class LearningRates(Section):
 def at_edge(material: Material) -> str:
     """A sentence on the models whose learning rate has no other beyond it; empty if there is none."""
     models: dict[str, list[str]] = {}
-    for table in _tables(material):
+    for table in tables_of(material.evaluated):
         for edge, taken in TAKEN.items():
             if edge is not None and len(mine := table[table["Taken"] == taken]):
                 models.setdefault(edge, []).extend(mine["Model"])
@@ -79,18 +80,23 @@ def at_edge(material: Material) -> str:
     return f"The learning rate is {ends}: a better one may exist." if ends else ""
 
 
-def _tables(material: Material) -> list[pd.DataFrame]:
-    """Those of the studies whose runs are in the report, of the models whose chosen weights are in it.
+def tables_of(evaluated: Evaluated) -> list[pd.DataFrame]:
+    """Those of the studies that runs are of, and of rows that were merged, of models with chosen weights of any seed.
 
     A study's runs are in a folder of its own. Others may have been trained there since.
     """
-    studies = dict.fromkeys(folder.parent.parent for folder in material.evaluated.names)
-    tables = [results.read_frame(study / FILE) for study in studies if (study / FILE).is_file()]
-    here = material.evaluated.weights()
-    return [of_weights for table in tables if len(of_weights := _of(table, here))]
+    folders = {part.folder: None for parts in evaluated.runs.values() for part in parts}
+    files = dict.fromkeys(place / FILE for folder in folders for place in (folder, folder.parent.parent))
+    tables = [results.read_frame(file) for file in files if file.is_file()]
+    here = evaluated.weights()
+    found: list[pd.DataFrame] = []
+    for of_weights in (_of(table, here) for table in tables):
+        if len(of_weights) and not any(of_weights.equals(one) for one in found):
+            found.append(of_weights)
+    return found
 
 
 def _of(table: pd.DataFrame, weights: Collection[str]) -> pd.DataFrame:
     chosen = table.loc[table["Weights"] != ""].set_index("Model")["Weights"]
-    models = [model for model, joined in chosen.items() if set(joined.split("+")) <= set(weights)]
+    models = [model for model, joined in chosen.items() if not set(joined.split("+")).isdisjoint(weights)]
     return table[table["Model"].isin(models)]

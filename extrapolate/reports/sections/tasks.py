@@ -35,7 +35,7 @@ class Tasks(Section):
         blocks: list[Block] = []
         for title, table in tasks.by_shots(shown):
             blocks += [Heading(2, title[0].upper() + title[1:]), Table(table, title)]
-        blocks += [Text(tasks.caption(shown[shown["group"].isna()])), *map(Text, notes)]
+        blocks += [Text(tasks.caption(tasks.asked(shown))), *map(Text, notes)]
         for published in of_tasks():
             table = tasks.beside(published, shown)
             if len(table):
