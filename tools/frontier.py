@@ -24,8 +24,8 @@ import extrapolate as xt
 from extrapolate import files
 from extrapolate.names import AS_TRAINED
 from extrapolate.reports.page import Table
-from extrapolate.statistics.comparison import CONTROL
-from extrapolate.statistics.intervals import FEWEST_SEEDS, Interval, estimate
+from extrapolate.statistics.comparison import comparable_rows, comparisons
+from extrapolate.statistics.intervals import FEWEST_SEEDS, estimate
 
 KINDS = {
     "models": RESULTS / "frontier",
@@ -183,9 +183,6 @@ def page(kept: Rows, answer: str, notes: str, more: Sequence[str], ranked: str) 
         linked(kept),
         f"![Loss against length]({PICTURE})",
         PICTURED,
-        f"## Beside {FIRST}",
-        BESIDE.format(first=FIRST),
-        Table(beside_first(KEPT)).markdown(),
         *more,
         "## Ranks",
         RANKS,
@@ -233,18 +230,18 @@ def ranks(leaderboard: str) -> str:
     return below(dict(zip(parts[1::2], parts[2::2], strict=True))[PROTOCOL])
 
 
-def beside_first(kept: Path) -> pd.DataFrame:
+def beside_first(kept: Rows) -> pd.DataFrame:
     """Of every other model, the differences from FIRST at some lengths, the lowest at the greatest length first."""
-    found = xt.compare(kept).query("protocol == @PROTOCOL and factor in (1, 4, @LONGEST)")
-    ours = found[found["other"] == FIRST]
-    theirs = found[found["model"] == FIRST].rename(columns={"model": "other", "other": "model"})
-    theirs = theirs.assign(difference=-theirs["difference"], low=-theirs["high"], high=-theirs["low"])
-    both = pd.concat([ours, theirs[theirs["model"] != CONTROL]])
-    both["text"] = [Interval(*one, 0).text() for one in both[["difference", "low", "high"]].itertuples(index=False)]
-    shown = both.pivot(index="model", columns="factor", values="text").add_suffix("x")
-    order = both[both["factor"] == LONGEST].set_index("model")["difference"].sort_values().index
-    shown.columns = [f"{factor:g}x" for factor in sorted(both["factor"].unique())]
-    return shown.reindex([*order, *shown.index.difference(order)]).fillna("n/a").rename_axis("Model").reset_index()
+    documents, _ = comparable_rows(kept.losses, kept.documents, extensions=False)
+    documents = documents[(documents["protocol"] == PROTOCOL) & documents["factor"].isin((1, 4, LONGEST))]
+    found = [
+        {"Model": one.model, "factor": f"{one.factor:g}x", "mean": one.difference.mean, "text": one.difference.text()}
+        for one in comparisons(documents, controls=False, reference=FIRST)
+        if one.difference is not None
+    ]
+    shown = pd.DataFrame(found).pivot(index="Model", columns="factor", values=["text", "mean"])
+    order = shown["mean", f"{LONGEST}x"].sort_values().index
+    return shown["text"].loc[order, ["1x", "4x", f"{LONGEST}x"]].fillna("n/a").reset_index()
 
 
 def table(kept: Rows) -> pd.DataFrame:
@@ -287,8 +284,14 @@ def gains(kept: Rows) -> dict[str, str]:
 
 
 def beside(losses: pd.DataFrame) -> list[str]:
-    """The parts of the page about the same models with extensions and on other books."""
-    return [*extended(KINDS["extensions"]), *other_books(losses, rows(KINDS["novels"]).losses)]
+    """The parts of the page about differences, and about the same models with extensions and on other books."""
+    return [
+        f"## Beside {FIRST}",
+        BESIDE.format(first=FIRST),
+        Table(beside_first(rows(KEPT))).markdown(),
+        *extended(KINDS["extensions"]),
+        *other_books(losses, rows(KINDS["novels"]).losses),
+    ]
 
 
 def extended(kept: Path) -> list[str]:

@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from extrapolate.statistics import ranks
+from extrapolate.statistics import intervals, ranks
 
 DOCUMENTS = 30
 EFFECT, BETWEEN_SEEDS = 0.05, 0.01  # nats: what a document and a seed change of one model's loss alone
@@ -74,7 +74,7 @@ def row(cell: int, named: str, seeds: int, trials: int, resamples: int = 1000) -
     for trial in range(trials):
         sum_MSC, targets_C = drawn(np.random.default_rng([5, cell, trial]), named, seeds)
         found = ranks.rank_intervals(sum_MSC, targets_C, resamples=resamples, seed=trial)
-        with patch.object(ranks, "MODELS_PER_DEGREE", math.inf):
+        with patch.object(intervals, "COMPARISONS_PER_DEGREE", math.inf):
             by_itself = ranks.rank_intervals(sum_MSC, targets_C, resamples=resamples, seed=trial)
         assert found is not None
         assert by_itself is not None

@@ -254,14 +254,15 @@ def _training(run: AnyRun, checkpoint: Checkpoint) -> dict[str, Any]:
     config, provenance = run.config, run.provenance
     if not isinstance(config, TrainedConfig):
         names = (
-            "origin", "preset", "training_seconds", "training_taken", "tokens", "seed", "training_precision",
-            "training_version", "training_commit", "training_machine",
+            "origin", "preset", "training_corpus", "training_seconds", "training_taken", "tokens", "seed",
+            "training_precision", "training_version", "training_commit", "training_machine",
         )  # fmt: skip
         return dict.fromkeys(names)
     training = config.training
     return {
         "origin": None if config.origin is None else config.origin.run,
         "preset": config.preset,
+        "training_corpus": config.data.corpus_hash,
         # Of a tuned run only the tuning is known, which beside a whole training would mislead.
         "training_seconds": None if config.origin else run.training_seconds(),
         "training_taken": None if config.origin else run.training_taken(),

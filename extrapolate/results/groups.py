@@ -132,6 +132,7 @@ TRAINING = Group(
         sometimes("tokens", INT, "tokens", "How many tokens the checkpoint was trained on.", _IMPORTED),
         sometimes("seed", INT, "", "The seed of the weights, the data order and dropout.", _IMPORTED),
         sometimes("preset", TEXT, "", "The preset whose sizes the model has.", _IMPORTED),
+        sometimes("training_corpus", TEXT, "", "The `corpus_hash` of the text that the run was trained on.", _IMPORTED),
         sometimes("training_precision", TEXT, "", "The precision of the training: `fp32` or `bf16`.", _IMPORTED),
         sometimes(
             "training_seconds", REAL, "seconds", "The training time: the median step time times the number of steps.",

@@ -90,13 +90,16 @@ def unequal_training(rows: pd.DataFrame) -> list[str]:
     """A warning if models differ in more than their names tell: what is compared is then not the encoding alone."""
     if rows["setting_hash"].nunique() <= 1:
         return []
-    told = ("preset", "trained_length", "tokens", "parameters", "training_precision", "training_machine", "origin")
+    told = (
+        "preset", "training_corpus", "trained_length", "tokens", "parameters", "training_precision", "training_machine",
+        "origin",
+    )  # fmt: skip
     differing = []
     for column in told:
         if len(values := values_of(rows, column)) > 1:
             said = values if len(values) <= MOST_VALUES else [values[0], "...", values[-1]]
             differing.append(f"{column} {', '.join(said)}")
-    detail = f" ({'; '.join(differing)})" if differing else ""
+    detail = f" ({'; '.join(differing) or 'in settings that no column of the tables has'})"
     return [f"the models were not trained alike{detail}: their losses differ by more than the encoding"]
 
 

@@ -27,7 +27,7 @@ FEW = ["--factors", "1,2,4", "--max-targets", "512"]
 VOCAB_SIZE = 400  # of `store`
 UNKNOWN = [
     "tokens", "seed", "preset", "training_precision", "training_seconds", "training_version", "training_commit",
-    "training_machine",
+    "training_machine", "training_corpus",
 ]  # fmt: skip
 LLAMA3 = {
     "rope_type": "llama3", "rope_theta": 500.0, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,

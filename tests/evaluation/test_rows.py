@@ -256,7 +256,8 @@ def test_a_row_says_what_the_run_is_and_how_it_was_trained(tmp_path: Path) -> No
         "run": "the-run", "split": "test", "step": 7, "precision": "bf16", "encoding": "rope",
         "encoding_arguments": "{}", "display": "RoPE", "caption": "", "seq_len": 8, "trained_length": 16,
         "origin": "r0", "imported": None, "preset": "tiny", "own_extension": "pi", "training_seconds": None,
-        "corpus_hash": "corpus", "weights_sha256": "weights", "tokens": 1792, "seed": 3, "training_precision": "bf16",
+        "corpus_hash": "corpus", "training_corpus": "h",
+        "weights_sha256": "weights", "tokens": 1792, "seed": 3, "training_precision": "bf16",
         "training_version": "0.0.1", "training_commit": "abc", "training_machine": "a machine",
         "version": __version__, "parameters": model_of(config).parameter_count(),
     }  # fmt: skip

@@ -17,8 +17,9 @@ from extrapolate.reports.sections.answer import explained
 Curve = Mapping[int, float]  # the loss above that of a context cut back to L, by factor
 
 TRAINING = dict.fromkeys(
-    ("preset", "trained_length", "tokens", "parameters", "training_precision", "training_machine", "origin", "imported")
-)
+    ("preset", "training_corpus", "trained_length", "tokens", "parameters", "training_precision", "training_machine",
+     "origin", "imported")
+)  # fmt: skip
 
 
 def answered(

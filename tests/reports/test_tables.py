@@ -17,7 +17,8 @@ def row(run: str, model: str, factor: float, loss: float | None, **changes: Any)
         "as-trained", "protocol": "windows", "factor": factor, "loss": loss, "control_loss": 4.0, "seq_len": 64,
         "trained_length": 64, "origin": None, "imported": None, "split": "test", "step": 10, "precision": "fp32",
         "seed": 0, "targets_hash": "t", "corpus_hash": "c", "config_hash": run, "setting_hash": "s",
-        "training_machine": "m", "preset": "tiny", "layers": 4, "tokens": 1000, "parameters": 10,
+        "training_machine": "m", "training_corpus": "c",
+        "preset": "tiny", "layers": 4, "tokens": 1000, "parameters": 10,
         "training_precision": "fp32", "training_seconds": 10.0, "evaluated_at": datetime(2026, 1, 1, tzinfo=UTC),
     } | changes  # fmt: skip
 
@@ -153,6 +154,18 @@ def test_models_that_were_not_trained_alike_are_said() -> None:
     many = frame(*(row(str(at), "RoPE", 1, 4.0, setting_hash=str(at), tokens=1000 + at) for at in range(9)))
     (warning,) = unequal_training(many)
     assert "tokens 1000, ..., 1008)" in warning
+
+
+def test_models_that_learned_from_other_text_are_named() -> None:
+    rows = frame(row("r", "RoPE", 1, 4.0), row("e", "ExPE", 1, 4.0, training_corpus="d", setting_hash="t"))
+    rows = rows.assign(caption="", version="", commit="", machine="m", n_targets=8, n_documents=2, training_version="",
+                       training_commit="", training_taken=0.0)  # fmt: skip
+    found = tables.caption(rows)
+    assert "ExPE learned from other text (corpus d): nothing checks that no text is in both." in found
+    assert "not trained alike (training_corpus c, d)" in found
+    assert "other text" not in tables.caption(rows.assign(training_corpus="c"))
+    alike = rows.assign(training_corpus="c")
+    assert "not trained alike (in settings that no column of the tables has)" in tables.caption(alike)
 
 
 def test_the_last_checkpoint_of_each_run_is_shown() -> None:
