@@ -129,6 +129,24 @@ def test_other_books_stand_beside_the_test_books(frontier) -> None:
     assert "| b | 5.000 | 20.000 | 16.000 | 4.000 | 4.000 | 0.000 |" in table
 
 
+def test_models_that_were_trained_otherwise_stand_beside_themselves(frontier, rows) -> None:
+    """Matched by encoding: their names say what is other, and the plain model is that with the shortest name."""
+    extra = rows.losses[rows.losses["model"] == "RoPE"].assign(model="RoPE+sinks", loss=9.0)
+    kept = rows._replace(losses=pd.concat([rows.losses, extra]))
+    both = rows.losses[rows.losses["model"] != "Learned"]
+    far = both["factor"] == 16.0
+    losses = both.assign(model=both["model"] + " by AdamW", loss=both["loss"] + far * both["model"].eq("NoPE"))
+    other = frontier.Rows(losses, rows.probes.assign(model=rows.probes["model"] + " by AdamW"), rows.documents)
+    title, text, table = frontier.trained_otherwise(kept, {"adamw": other})
+    assert title == "## Trained otherwise"
+    assert "2 were trained again with 2 seeds and one change each: AdamW (correlation -1.00)" in " ".join(text.split())
+    assert "--scale adamw --pe nope --pe rope --out sweeps/adamw" in text
+    lines = [line.split(" | ") for line in table.splitlines()[2:]]
+    assert [line[:3] + line[5:7] for line in lines] == [
+        ["| NoPE", "3.000", "4.100", "3.000", "5.100"], ["| RoPE", "3.500", "4.250", "3.500", "4.250"],
+    ]  # fmt: skip
+
+
 def test_the_page_in_docs_is_made_from_the_kept_rows(frontier) -> None:
     kept = frontier.rows(frontier.KEPT)
     page = (DOCS / "results" / "frontier.md").read_text(encoding="utf-8")

@@ -1,0 +1,220 @@
+"""The tables of docs/results/frontier.md, from kept rows, and what is said of them."""
+
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+from studies import RESULTS
+
+import extrapolate as xt
+from extrapolate.names import AS_TRAINED
+from extrapolate.reports.page import Table
+from extrapolate.statistics.comparison import comparable_rows, comparisons
+from extrapolate.statistics.intervals import FEWEST_SEEDS, estimate
+
+TRAININGS = {"adamw": "AdamW", "twice-as-long": "L = 128", "twice-as-wide": "256 channels"}  # the study's scales
+KINDS = {  # of rows, and where they are kept
+    "models": RESULTS / "frontier",
+    "extensions": RESULTS / "frontier-extensions",
+    "novels": RESULTS / "frontier-novels",
+    **{scale: RESULTS / f"frontier-{scale}" for scale in TRAININGS},
+}
+PROTOCOL, LONGEST, FIRST = "fixed-target", 16, "RoPE"
+BESIDE = """\
+The differences in loss from {first}, nats, each with its own 95 % interval over documents and seeds; below 0, the model
+is better.
+"""
+EVALUATED = "extrapolate eval-lengths extended/{}-s[0-9] --protocol fixed-target --probes needle"
+EXTENDED = """\
+Methods applied at inference to the trained models of {models}, with their defaults
+([extensions](../extensions.md)), sorted like the table above. **Change** is the difference in loss at {longest}x from
+the same model without the method, with its 95 % interval over documents and seeds. These commands make the
+rows, and then this page:
+
+```sh
+mkdir extended && cp -r {copied} extended/
+{commands}
+python tools/frontier.py extensions extended
+```
+"""
+OTHER_BOOKS = """\
+The same {runs} runs on {documents} English novels that were used for no choice. Of 33 novels, they are those that the
+corpus above has in no edition: each shares at most 200 sequences of ten words with any of its books. {tokens} tokens
+are scored at every length; there are too few novels for intervals. Spearman's rank correlation of the models' losses on
+both texts is {near:.3f} at 1x and {far:.3f} at {longest}x. **Rise** is the loss at {longest}x minus that at 1x. Models
+whose place at {longest}x differs by {moved} or more: {movers}.
+
+Text of your own needs a column `split`, which is `test` for the books to score and must also name others for training
+and validation:
+
+```sh
+extrapolate tokenize novels.parquet --tokenizer data/books/tokenizer.json --out data/novels
+cp -r sweeps/frontier/runs others && rm others/*/eval*.parquet
+extrapolate eval-lengths others --data data/novels --protocol fixed-target
+python tools/frontier.py novels others
+```
+"""
+MOVED = 3  # places
+TRAINED_OTHERWISE = """\
+Of these models, {models} were trained again with {seeds} seeds and one change each: {changes}. The correlations are
+Spearman's, of the losses at {longest}x with those above. AdamW stands in for Muon, which by default trains the matrices
+of the blocks, and has its own default learning rate. These commands train, and add the rows to this page:
+
+```sh
+extrapolate sweep examples/studies/frontier.toml --scale {scale} {encodings} --out sweeps/{scale}
+python tools/frontier.py {scale} sweeps/{scale}/runs
+```
+"""
+
+
+class Rows(NamedTuple):
+    """Of all runs: losses by length, probes, and losses by document."""
+
+    losses: pd.DataFrame
+    probes: pd.DataFrame
+    documents: pd.DataFrame
+
+
+def rows(kept: Path) -> Rows:
+    """All that is kept there."""
+    found = {path.stem: pd.read_parquet(path) for path in kept.glob("*.parquet")}
+    return Rows(found["evals"], found.get("eval_probes", pd.DataFrame()), found["eval_documents"])
+
+
+def table(kept: Rows) -> pd.DataFrame:
+    """A row for each model, the lowest loss at the greatest length first."""
+    own = kept.losses[kept.losses["protocol"] == PROTOCOL]
+    mean = own.pivot_table(index="model", columns="factor", values="loss", dropna=False)
+    worst = own[own["factor"] == LONGEST].groupby("model")["loss"].max()
+    found = needles(kept.probes).groupby(["model", "seed", "factor"])["accuracy"].mean().unstack()
+    columns = {f"{factor:g}x": mean[factor].map(_number) for factor in mean}
+    columns |= {"Worst": worst.map(_number), "Key tokens": pd.Series(gains(kept))}
+    columns |= {f"Needle {factor}x": found[factor].groupby("model").apply(_shares) for factor in (1, 4, LONGEST)}
+    seeds = own.groupby("model")["seed"].nunique()
+    if max(seeds) == 1:
+        del columns["Worst"]
+    if len(set(seeds)) > 1:
+        columns["Seeds"] = seeds
+    shown = pd.DataFrame(columns).loc[mean.sort_values(LONGEST).index]
+    return shown.fillna("n/a").rename_axis("Model").reset_index()
+
+
+def needles(probes: pd.DataFrame) -> pd.DataFrame:
+    """The rows of needles at L, and of those out of reach for a model that sees the last L tokens alone."""
+    return probes[(probes["factor"] == 1) | (probes["depth"] < 1)]
+
+
+def gains(kept: Rows) -> dict[str, str]:
+    """By model: the loss of key tokens at the greatest length minus their control's, with its interval."""
+    here = kept.documents[(kept.documents["protocol"] == PROTOCOL) & (kept.documents["factor"] == LONGEST)]
+    here = here[here["loss"].notna()]  # a model that does not reach this length has none
+    gain = here["n_key"] * (here["key_loss"] - here["key_control_loss"])
+    found = {}
+    for model, mine in here.assign(gain=gain.fillna(0)).groupby("model"):
+        sums = mine.pivot_table(index="run", columns="document", values=["gain", "n_key"], aggfunc="sum")
+        gained = estimate(sums["gain"].to_numpy(), sums["n_key"].iloc[0].to_numpy())
+        found[str(model)] = (gained if len(sums) >= FEWEST_SEEDS else gained.of_these_runs()).interval().text()
+    return found
+
+
+def beside_first(kept: Rows) -> pd.DataFrame:
+    """Of every other model, the differences from FIRST at some lengths, the lowest at the greatest length first."""
+    documents, _ = comparable_rows(kept.losses, kept.documents, extensions=False)
+    documents = documents[(documents["protocol"] == PROTOCOL) & documents["factor"].isin((1, 4, LONGEST))]
+    found = [
+        {"Model": one.model, "factor": f"{one.factor:g}x", "mean": one.difference.mean, "text": one.difference.text()}
+        for one in comparisons(documents, controls=False, reference=FIRST)
+        if one.difference is not None
+    ]
+    shown = pd.DataFrame(found).pivot(index="Model", columns="factor", values=["text", "mean"])
+    order = shown["mean", f"{LONGEST}x"].sort_values().index
+    return shown["text"].loc[order, ["1x", "4x", f"{LONGEST}x"]].fillna("n/a").reset_index()
+
+
+def extended(kept: Path) -> list[str]:
+    """What extensions change, in Markdown."""
+    own = rows(kept)
+    plain = own.losses[own.losses["extension"] == AS_TRAINED].groupby("run")["model"].first()
+    of = own.losses.assign(plain=own.losses["run"].map(plain)).groupby("model")["plain"].first()
+    pairs = xt.compare(kept, extensions=True)
+    pairs = pairs[(pairs["protocol"] == PROTOCOL) & (pairs["factor"] == LONGEST)]
+    changes = {}
+    for model, other, change, low, high in pairs[["model", "other", "difference", "low", "high"]].itertuples(
+        index=False
+    ):
+        if other == of.get(model) != model:
+            changes[model] = f"{change:+.3f} [{low:+.3f}, {high:+.3f}]"
+        elif model == of.get(other) != other:
+            changes[other] = f"{-change:+.3f} [{-high:+.3f}, {-low:+.3f}]"
+    shown = table(own)
+    shown.insert(6, "Change", shown["Model"].map(changes).fillna(""))
+    shown = shown.drop(columns=["Worst", "Key tokens"])
+    methods = own.losses[own.losses["extension"] != AS_TRAINED].groupby("encoding")["extension"].unique().explode()
+    commands = [
+        " \\\n  ".join(textwrap.wrap(" ".join([EVALUATED.format(encoding), *names]), 110, break_on_hyphens=False))
+        for encoding, names in methods.map("--extend={}".format).groupby(level=0)
+    ]
+    copied = " ".join(f"sweeps/frontier/runs/{encoding}-s[0-9]" for encoding in methods.index.unique())
+    text = EXTENDED.format(
+        models=" and ".join(dict.fromkeys(of)), longest=LONGEST, commands="\n".join(commands), copied=copied
+    )
+    return ["## Extensions", text, Table(shown).markdown()]
+
+
+def other_books(losses: pd.DataFrame, found: pd.DataFrame) -> list[str]:
+    """The same models' losses on other books beside those on the test books, in Markdown."""
+    here, there = (of_models(one) for one in (losses, found))
+    ranks = [one[f"{LONGEST}x"].rank() for one in (here, there)]
+    places = (ranks[1] - ranks[0])[lambda change: change.abs() >= MOVED].sort_values()
+    movers = ", ".join(f"{model} ({ranks[0][model]:.0f} to {ranks[1][model]:.0f})" for model in places.index)
+    near, far = (here[column].rank().corr(there[column].rank()) for column in ("1x", f"{LONGEST}x"))
+    text = OTHER_BOOKS.format(
+        runs=found["weights_sha256"].nunique(), models=len(there), documents=found["n_documents"].max(), near=near,
+        far=far, longest=LONGEST, moved=MOVED, movers=movers or "none", tokens=f"{found['n_targets'].max():,}",
+    )  # fmt: skip
+    both = here.join(there.add_suffix(", novels")).sort_values(f"{LONGEST}x").map(_number)
+    return ["## Other books", text, Table(both.rename_axis("Model").reset_index()).markdown()]
+
+
+def trained_otherwise(kept: Rows, others: Mapping[str, Rows]) -> list[str]:
+    """The same models trained at other scales of the study, beside those of the page, in Markdown."""
+    shown = {f", {TRAININGS[scale]}": by_encoding(other) for scale, other in others.items()}
+    encodings = sorted(set.intersection(*(set(frame.index) for frame in shown.values())))
+    own, far = by_encoding(kept).loc[encodings], f"{LONGEST}x"
+    ranks = {name: frame.loc[encodings, far].astype(float).rank() for name, frame in {"": own, **shown}.items()}
+    said = [f"{name.removeprefix(', ')} (correlation {ranks[''].corr(ranks[name]):.2f})" for name in shown]
+    both = own.loc[ranks[""].sort_values().index]
+    both = both.join([frame.drop(columns="Model").add_suffix(name) for name, frame in shown.items()])
+    scale = next(iter(others))
+    text = TRAINED_OTHERWISE.format(
+        models=len(own), seeds=others[scale].losses["seed"].nunique(), changes=", ".join(said), longest=LONGEST,
+        scale=scale, encodings=" ".join(f"--pe {name}" for name in encodings),
+    )  # fmt: skip
+    return ["## Trained otherwise", text, Table(both).markdown()]
+
+
+def by_encoding(kept: Rows) -> pd.DataFrame:
+    """Of each encoding's plain model: its name, and its losses and needles at L and at the greatest length."""
+    found = table(kept).assign(short=lambda frame: frame["Model"].str.len()).sort_values("short")
+    encoding = kept.losses.groupby("model")["encoding"].first()
+    found.index = pd.Index(found["Model"].map(encoding), name="encoding")
+    return found[~found.index.duplicated()][["Model", "1x", f"{LONGEST}x", "Needle 1x", f"Needle {LONGEST}x"]]
+
+
+def of_models(losses: pd.DataFrame) -> pd.DataFrame:
+    """Of each model, the mean loss at L, at the greatest length, and how much more that is than its control."""
+    own = losses[losses["protocol"] == PROTOCOL]
+    mean = own.groupby(["model", "factor"])[["loss", "control_loss"]].mean().unstack()
+    far = mean["loss"][LONGEST]
+    return pd.DataFrame({"1x": mean["loss"][1], f"{LONGEST}x": far, "Rise": far - mean["control_loss"][LONGEST]})
+
+
+def _number(value: float) -> str:
+    return "n/a" if pd.isna(value) else f"{value:.3f}"
+
+
+def _shares(of_seeds: pd.Series) -> str:
+    mean, least, most = (f"{share:.2f}" for share in (of_seeds.mean(), of_seeds.min(), of_seeds.max()))
+    return "n/a" if of_seeds.isna().any() else mean if least == most else f"{mean} ({least} to {most})"
