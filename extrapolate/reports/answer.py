@@ -67,7 +67,7 @@ def _lowest(found: Iterable[Comparison]) -> list[Comparison]:
 
 
 def _against_reference(found: Family) -> str:
-    """Which models are better than the reference at the longest length; else which are worse."""
+    """Which models are better than the reference at the longest length, and which are worse."""
     reference, others, at = found.reference, found.trained[1:], f"at {found.longest:g}x"
     told = [one for one in found.orders if one.sure()]
     if not told:
@@ -76,6 +76,8 @@ def _against_reference(found: Family) -> str:
     if better or len(others) == 1:
         also = [one.model for one in better[1:]]
         more = f"; {_listed(also)} {_are(also)} better too" if also else ""
+        behind = [one.model for one in reversed(_lowest(told)) if one.word == WORSE]
+        more += f"; {_listed(behind)} {_are(behind)} worse" if better and behind else ""
         return f"{_by((better or told)[0], len(found.orders))}{more}"
     worse = "all others are" if len(told) == len(others) else f"{_listed([one.model for one in told])} {_are(told)}"
     return f"No model is shown to be better than {reference} {at}, and {worse} worse"
