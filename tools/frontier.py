@@ -68,8 +68,8 @@ TABLE = """\
 Sorted by the loss at {longest}x. Losses are nats per token by `fixed-target`, which scores the same tokens
 after contexts of every length; means over the seeds. **Worst** is the highest loss of a seed at {longest}x.
 
-A **key token** is the last of a sequence of four tokens that the text had before, more than L tokens back, but not
-within the last L: who copies from there predicts it ([protocols](../protocols.md)). The column is the loss of {key}
+A **key token** ends a sequence of four tokens that also occurs more than L tokens back, and not within the last L. A
+model that copies from there predicts it ([protocols](../protocols.md)). The column is the loss of {key}
 such tokens at {longest}x, minus that at 1x, with its 95 % interval: below 0, the model gains from what lies beyond L.
 
 **Needle** is the share of needles found at 1x, 4x and {longest}x; at 4x and {longest}x, of those that lie more than L
@@ -77,11 +77,13 @@ tokens before the question, {needles} per model and seed. Guessing finds 0.06. P
 with the fewest and the most.
 """
 RANKS = """\
-`ev` is the evaluation length divided by L.
+`ev` is the evaluation length divided by L. A bracket is stricter than the sentence at the top of the page: it allows
+for all comparisons of its model at once.
 """
 PICTURED = """\
-Thick lines are means over seeds, thin ones single seeds. Named are the models with the lowest losses at 16x, and RoPE;
-all others are grey. The best control is the lowest loss of any model whose context is cut back to L.
+Lines are means over seeds, and the thin coloured ones are single seeds. Named are the 19 models with the lowest losses
+at 16x, and RoPE; the grey lines are the others. The best control, the lowest loss of any model at 1x, lies behind the
+line of stick-breaking.
 """
 
 
@@ -190,8 +192,8 @@ def linked(kept: Rows) -> str:
 def beside(losses: pd.DataFrame) -> list[str]:
     """The parts of the page about differences, and about the same models with extensions and on other books."""
     return [
-        f"## Beside {FIRST}",
-        BESIDE.format(first=FIRST),
+        "## Differences",
+        BESIDE.format(first=FIRST, longest=LONGEST),
         Table(beside_first(rows(KEPT))).markdown(),
         *extended(KINDS["extensions"]),
         *other_books(losses, rows(KINDS["novels"]).losses),

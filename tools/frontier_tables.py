@@ -11,7 +11,7 @@ from studies import RESULTS
 import extrapolate as xt
 from extrapolate.names import AS_TRAINED
 from extrapolate.reports.page import Table
-from extrapolate.statistics.comparison import comparable_rows, comparisons
+from extrapolate.statistics.comparison import CONTROL, comparable_rows, comparisons
 from extrapolate.statistics.intervals import FEWEST_SEEDS, estimate
 
 TRAININGS = {"adamw": "AdamW", "twice-as-long": "L = 128", "twice-as-wide": "256 channels"}  # the study's scales
@@ -23,8 +23,8 @@ KINDS = {  # of rows, and where they are kept
 }
 PROTOCOL, LONGEST, FIRST = "fixed-target", 16, "RoPE"
 BESIDE = """\
-The differences in loss from {first}, nats, each with its own 95 % interval over documents and seeds; below 0, the model
-is better.
+**Rise** is the loss at {longest}x minus that at 1x. The other columns are differences in loss from {first} at each
+length; below 0, the model is better. All are in nats, each with its own 95 % interval over documents and seeds.
 """
 EVALUATED = "extrapolate eval-lengths extended/{}-s[0-9] --protocol fixed-target --probes needle"
 EXTENDED = """\
@@ -40,11 +40,11 @@ python tools/frontier.py extensions extended
 ```
 """
 OTHER_BOOKS = """\
-The same {runs} runs on {documents} English novels that were used for no choice. Of 33 novels, they are those that the
-corpus above has in no edition: each shares at most 200 sequences of ten words with any of its books. {tokens} tokens
-are scored at every length; there are too few novels for intervals. Spearman's rank correlation of the models' losses on
-both texts is {near:.3f} at 1x and {far:.3f} at {longest}x. **Rise** is the loss at {longest}x minus that at 1x. Models
-whose place at {longest}x differs by {moved} or more: {movers}.
+The same {runs} runs on {documents} English novels that were used for no choice: of 33, those of which the corpus above
+has no edition. Each shares at most 200 sequences of ten words with any of its books. {tokens} tokens are scored at
+every length; there are too few novels for intervals. Spearman's rank correlation of the models' losses on both texts
+is {near:.3f} at 1x and {far:.3f} at {longest}x. **Rise** is the loss at {longest}x minus that at 1x. Models whose
+place at {longest}x differs by {moved} or more: {movers}.
 
 Text of your own needs a column `split`, which is `test` for the books to score and must also name others for training
 and validation:
@@ -58,9 +58,10 @@ python tools/frontier.py novels others
 """
 MOVED = 3  # places
 TRAINED_OTHERWISE = """\
-Of these models, {models} were trained again with {seeds} seeds and one change each: {changes}. The correlations are
-Spearman's, of the losses at {longest}x with those above. AdamW stands in for Muon, which by default trains the matrices
-of the blocks, and has its own default learning rate. These commands train, and add the rows to this page:
+Of these models, {models} were trained again with {seeds} seeds each: {changes}. The correlations are Spearman's, of the
+losses at {longest}x with those above. AdamW replaces Muon, which by default trains the matrices of the blocks, and has
+its own default learning rate. The models are {first}, ExPE, and the best of each family. These commands train, and add
+the rows to this page:
 
 ```sh
 extrapolate sweep examples/studies/frontier.toml --scale {scale} {encodings} --out sweeps/{scale}
@@ -120,17 +121,22 @@ def gains(kept: Rows) -> dict[str, str]:
 
 
 def beside_first(kept: Rows) -> pd.DataFrame:
-    """Of every other model, the differences from FIRST at some lengths, the lowest at the greatest length first."""
+    """Of every model the rise to the greatest length, and the differences from FIRST, the lowest there first."""
     documents, _ = comparable_rows(kept.losses, kept.documents, extensions=False)
-    documents = documents[(documents["protocol"] == PROTOCOL) & documents["factor"].isin((1, 4, LONGEST))]
+    documents = documents[(documents["protocol"] == PROTOCOL) & documents["factor"].isin((1, 2, 4, LONGEST))]
+    pairs = comparisons(documents, controls=False, reference=FIRST)
+    controls = comparisons(documents[documents["factor"] == LONGEST], pairs=False)
     found = [
-        {"Model": one.model, "factor": f"{one.factor:g}x", "mean": one.difference.mean, "text": one.difference.text()}
-        for one in comparisons(documents, controls=False, reference=FIRST)
+        {"Model": one.model, "factor": "Rise" if one.other == CONTROL else f"{one.factor:g}x", "of": one.difference}
+        for one in (*pairs, *controls)
         if one.difference is not None
     ]
-    shown = pd.DataFrame(found).pivot(index="Model", columns="factor", values=["text", "mean"])
-    order = shown["mean", f"{LONGEST}x"].sort_values().index
-    return shown["text"].loc[order, ["1x", "4x", f"{LONGEST}x"]].fillna("n/a").reset_index()
+    shown = pd.DataFrame(found).pivot(index="Model", columns="factor", values="of")
+    far = shown[f"{LONGEST}x"].map(lambda of: 0.0 if pd.isna(of) else of.mean)  # of FIRST itself
+    far[shown["Rise"].isna()] = float("inf")  # what does not reach that length
+    columns = ["Rise", "1x", "2x", "4x", f"{LONGEST}x"]
+    texts = shown.loc[far.sort_values().index, columns].map(lambda of: "" if pd.isna(of) else of.text())
+    return texts.reset_index()
 
 
 def extended(kept: Path) -> list[str]:
@@ -184,12 +190,12 @@ def trained_otherwise(kept: Rows, others: Mapping[str, Rows]) -> list[str]:
     encodings = sorted(set.intersection(*(set(frame.index) for frame in shown.values())))
     own, far = by_encoding(kept).loc[encodings], f"{LONGEST}x"
     ranks = {name: frame.loc[encodings, far].astype(float).rank() for name, frame in {"": own, **shown}.items()}
-    said = [f"{name.removeprefix(', ')} (correlation {ranks[''].corr(ranks[name]):.2f})" for name in shown]
+    said = [f"{name.removeprefix(', ')} (rank correlation {ranks[''].corr(ranks[name]):.2f})" for name in shown]
     both = own.loc[ranks[""].sort_values().index]
     both = both.join([frame.drop(columns="Model").add_suffix(name) for name, frame in shown.items()])
     scale = next(iter(others))
     text = TRAINED_OTHERWISE.format(
-        models=len(own), seeds=others[scale].losses["seed"].nunique(), changes=", ".join(said), longest=LONGEST,
+        models=len(own), seeds=others[scale].losses["seed"].nunique(), changes=", ".join(said), longest=LONGEST, first=FIRST,
         scale=scale, encodings=" ".join(f"--pe {name}" for name in encodings),
     )  # fmt: skip
     return ["## Trained otherwise", text, Table(both).markdown()]

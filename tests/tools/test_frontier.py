@@ -139,7 +139,7 @@ def test_models_that_were_trained_otherwise_stand_beside_themselves(frontier, ro
     other = frontier.Rows(losses, rows.probes.assign(model=rows.probes["model"] + " by AdamW"), rows.documents)
     title, text, table = frontier.trained_otherwise(kept, {"adamw": other})
     assert title == "## Trained otherwise"
-    assert "2 were trained again with 2 seeds and one change each: AdamW (correlation -1.00)" in " ".join(text.split())
+    assert "2 were trained again with 2 seeds each: AdamW (rank correlation -1.00)" in " ".join(text.split())
     assert "--scale adamw --pe nope --pe rope --out sweeps/adamw" in text
     lines = [line.split(" | ") for line in table.splitlines()[2:]]
     assert [line[:3] + line[5:7] for line in lines] == [
