@@ -195,8 +195,8 @@ def trained_otherwise(kept: Rows, others: Mapping[str, Rows]) -> list[str]:
     both = both.join([frame.drop(columns="Model").add_suffix(name) for name, frame in shown.items()])
     scale = next(iter(others))
     text = TRAINED_OTHERWISE.format(
-        models=len(own), seeds=others[scale].losses["seed"].nunique(), changes=", ".join(said), longest=LONGEST, first=FIRST,
-        scale=scale, encodings=" ".join(f"--pe {name}" for name in encodings),
+        models=len(own), seeds=others[scale].losses["seed"].nunique(), changes=", ".join(said), longest=LONGEST,
+        first=FIRST, scale=scale, encodings=" ".join(f"--pe {name}" for name in encodings),
     )  # fmt: skip
     return ["## Trained otherwise", text, Table(both).markdown()]
 

@@ -105,7 +105,8 @@ FEW = "There are too few documents to tell"
          "No model is shown to be better than RoPE at 4x, and ExPE is worse. *"),
         # Of many the best at the longest length at which one is better.
         ({"RoPE": FAILS, "A": {2: 0.0, 4: 0.3}, "B": {2: 0.05, 4: 0.2}, "C": {2: 0.4, 4: 0.7}}, {},
-         "B is better than RoPE by 0.30 nats (0.2*; A is better too; C is worse. With the longer context, all 4 models get worse."),
+         "B is better than RoPE by 0.30 nats (0.2*; A is better too; C is worse. With the longer context, "
+         "all 4 models get worse."),
         ({"RoPE": FAILS, "A": GAINS, "B": GAINS, "C": FAILS}, {},
          "*context, A and B get better; RoPE and C get worse."),
         # The largest of sixty differences by chance alone, which single intervals would order.

@@ -87,7 +87,8 @@ def test_the_page_says_what_its_rows_are(frontier, rows) -> None:
     assert "the loss of 7 such tokens at 16x" in page
     assert "more than L tokens before the question, 64 per model and seed. Guessing finds 0.06." in page
     assert "| [Learned](../encodings.md#learned) | 3.000 | n/a |" in page
-    assert page.endswith("## More ## Ranks `ev` is the evaluation length divided by L. first")
+    assert "## More ## Ranks `ev` is the evaluation length divided by L. A bracket" in page
+    assert page.endswith("at once. first")
 
 
 def test_the_worst_seed_is_shown_where_there_are_several(frontier, rows) -> None:
