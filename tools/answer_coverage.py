@@ -160,8 +160,8 @@ def share_found(judged: list[tuple[str | None, float]]) -> float:
     return float(np.mean([word == (BETTER if truth < 0 else WORSE) for word, truth in there])) if there else math.nan
 
 
-def bracket_is_wrong(found: Family, population: Population) -> float:
-    """Whether the interval in brackets, that of the largest reported difference, misses the true difference."""
+def interval_is_wrong(found: Family, population: Population) -> float:
+    """Whether the interval in parentheses, that of the largest reported difference, misses the true difference."""
     better = [one for one in found.orders if one.word == BETTER]
     if not better:
         return 0.0
@@ -175,7 +175,7 @@ def bracket_is_wrong(found: Family, population: Population) -> float:
 
 def tried(population: Population, seeds: int, trial: int) -> list[float]:
     """Of one report: the share that is wrong of what is said in answer to each question; whether the interval in
-    brackets is wrong; and the shares of orders and extensions that are found, the same with all intervals at once."""
+    parentheses is wrong; and the shares of orders and extensions that are found, then with all intervals at once."""
     number = [one.named for one in POPULATIONS].index(population.named)
     rows = population.rows(np.random.default_rng([7, number, seeds, trial]), seeds)
     found = family(rows, rows, population.models, True)
@@ -184,7 +184,7 @@ def tried(population: Population, seeds: int, trial: int) -> list[float]:
         said = [WRONG[word](truth) for word, truth in question if word in WRONG]
         wrong.append(float(np.mean(said)) if said else 0.0)
     shares = [share_found(question) for of in (found, at_once(found)) for question in judged(of, population)[::2]]
-    return [*wrong, bracket_is_wrong(found, population), *shares]
+    return [*wrong, interval_is_wrong(found, population), *shares]
 
 
 def row(population: Population, seeds: int, shares: np.ndarray) -> str:
@@ -197,7 +197,7 @@ def main(reports: int) -> None:
     """Prints a table in Markdown."""
     print(
         "| models, and seeds | seeds | false orders | false words of controls | false words of extensions "
-        "| false bracket | orders found | extensions found | orders found at once | extensions found at once |\n"
+        "| false interval | orders found | extensions found | orders found at once | extensions found at once |\n"
         "|---|---|---|---|---|---|---|---|---|---|"
     )
     with ProcessPoolExecutor() as pool:

@@ -178,7 +178,7 @@ def test_what_is_told_is_what_p_values_tell_at_a_false_discovery_rate() -> None:
         assert [one.confidence for one in found] == pytest.approx([1 - 0.05 * told / 20] * 20)
 
 
-def test_an_interval_in_brackets_holds_for_all_models_at_once() -> None:
+def test_an_interval_in_parentheses_holds_for_all_models_at_once() -> None:
     """The largest of many differences is larger than it should be; seeds that differ much leave no such interval."""
     models = {"RoPE": {4: 0.5}} | {f"{at:02}": {4: 0.2} for at in range(20)}
     (size, low, high) = re.findall(r"\d\.\d+", answered(models, noise=0.1, seeds=1).text)[:3]

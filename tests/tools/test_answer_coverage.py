@@ -31,5 +31,5 @@ def test_what_is_wrong_is_counted(load: Callable[[str], ModuleType]) -> None:
     orders = tool.judged(found, turned)[0]
     assert sum(tool.WRONG[word](truth) for word, truth in orders if word in tool.WRONG) >= 4
     assert tool.share_found(orders) < 0.3 < 0.7 < tool.share_found(tool.judged(found, books)[0])
-    assert tool.bracket_is_wrong(found, turned)
-    assert not tool.bracket_is_wrong(found, books)
+    assert tool.interval_is_wrong(found, turned)
+    assert not tool.interval_is_wrong(found, books)

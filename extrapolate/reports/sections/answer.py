@@ -84,6 +84,6 @@ def _compared(family: Family) -> str:
     return (
         f"What is compared {at} was fixed before any loss was seen: {', '.join(said)}. Of what is said in answer to "
         f"{'each of these questions' if len(said) > 1 else 'this'}, at most 5 % is wrong on average (the false "
-        "discovery rate: Benjamini and Hochberg 1995). An interval in brackets holds for all comparisons of its "
+        "discovery rate: Benjamini and Hochberg 1995). An interval in parentheses holds for all comparisons of its "
         "question at once (Bonferroni), and is left out if it includes zero."
     )
