@@ -120,8 +120,9 @@ def _training(run: Run) -> Iterator[str]:
     training = config.training
     yield f"Text: {_published(config.data.source)}, corpus {config.data.corpus_hash}."
     yield f"Training length: {config.trained_length:,} tokens. Texts are joined by the end-of-text token."
+    trained = run.checkpoints("last")[-1].tokens  # whole batches
     yield (
-        f"{training.tokens:,} tokens in steps of {training.batch_tokens:,}, learning rate {training.lr:g}, seed "
+        f"{trained:,} tokens in steps of {training.batch_tokens:,}, learning rate {training.lr:g}, seed "
         f"{training.seed}, {training.precision}."
     )
     if config.origin is not None:
@@ -144,11 +145,16 @@ def _losses(run: Run) -> Iterator[str]:
     if not rows:
         yield "It was not evaluated before it was exported."
         return
-    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    groups: dict[tuple[str, str, str, str], list[dict[str, Any]]] = {}
     for row in rows:
-        groups.setdefault((row["protocol"], row["split"], row["precision"]), []).append(row)
-    for (protocol, split, precision), mine in groups.items():
-        yield f"Protocol `{protocol}`, split {split}, evaluated in {precision}. Loss is in nats per token."
+        groups.setdefault((row["protocol"], row["split"], row["precision"], row["corpus_hash"]), []).append(row)
+    for (protocol, split, precision, corpus), mine in groups.items():
+        learned = mine[0]["training_corpus"]
+        other = f", which is not the text that it learned from ({learned})" if learned not in (None, corpus) else ""
+        yield (
+            f"Protocol `{protocol}`, split {split} of corpus {corpus}{other}, evaluated in {precision}. Loss is in nats"
+            " per token."
+        )
         yield "\n".join(
             [
                 "| length | times training length | loss | perplexity | loss without the longer context | targets |",

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -66,9 +66,9 @@ class Evaluated:
     left_out: tuple[str, ...]
     runs: Mapping[str, Sequence[Part]] = field(default_factory=dict)
 
-    def weights(self) -> set[str]:
-        """The hashes of the weights that rows are of."""
-        tables = [table for parts in self.runs.values() for part in parts for table in part.tables.values()]
+    def weights(self, runs: Collection[str]) -> set[str]:
+        """The hashes of the weights that rows of these runs are of."""
+        tables = [table for run in runs for part in self.runs[run] for table in part.tables.values()]
         return {sha256 for table in tables for sha256 in table["weights_sha256"].unique().to_pylist()}
 
     def evals(self) -> list[Row]:

@@ -85,13 +85,17 @@ class Material:
     def of_studies(self, file: str, table: Table) -> pd.DataFrame:
         """The rows of such a file of all studies whose runs are in the report, with `study`, their folder.
 
-        Each names a `run`, which is called as in the report here; missing if it is not in it. Raises UserError if a
+        Each names a `run`, which is called as in the report here; missing if it is not shown. Raises UserError if a
         file is damaged.
         """
         found = []
         for study in dict.fromkeys(folder.parent.parent for folder in self.evaluated.names):
             if (study / file).is_file():
-                names = {path.name: name for path, name in self.evaluated.names.items() if path.parent.parent == study}
+                names = {
+                    path.name: name
+                    for path, name in self.evaluated.names.items()
+                    if path.parent.parent == study and name in self.shown()
+                }
                 rows = pd.DataFrame(results.read(study / file, table))
                 found.append(rows.assign(study=str(study), run=rows["run"].map(names)))
         return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=["study", "run"])
@@ -101,8 +105,13 @@ class Material:
         found = self.evaluated.rows(file)
         if not self.rows:
             return found
-        shown = _runs(self.rows)
-        return [row for row in found if row["run"] in shown]
+        texts = _texts(self.rows)
+        return [row for row in found if row["run"] in texts and row.get("corpus_hash") in (None, texts[row["run"]])]
+
+    def shown(self) -> set[str]:
+        """The runs whose losses or probes are shown."""
+        frames = [*self.rows.values(), *([self.probes] if len(self.probes) else [])]
+        return {run for frame in frames for run in frame["run"]}
 
 
 def collect(
@@ -154,16 +163,27 @@ def collect(
     )
 
 
-def _runs(rows: Mapping[str, pd.DataFrame]) -> set[str]:
-    return set(pd.concat(rows.values())["run"])
+def _texts(rows: Mapping[str, pd.DataFrame]) -> dict[str, str]:
+    """The runs whose losses are shown, each with the corpus that is scored."""
+    every = pd.concat([mine[["run", "corpus_hash"]] for mine in rows.values()])
+    return dict(every.drop_duplicates().itertuples(index=False, name=None))
 
 
 def _not_shown(evaluated: Evaluated, rows: Mapping[str, pd.DataFrame]) -> list[str]:
     """Warnings that say what `Material.rows_of` leaves out."""
-    warnings = []
+    warnings: list[str] = []
+    if not rows:
+        return warnings
+    texts = _texts(rows)
     for file, what in ((TASKS_TABLE, "benchmarks"), (INSPECTIONS_TABLE, "inspection")):
-        if rows and (runs := {row["run"] for row in evaluated.rows(file)} - _runs(rows)):
+        found = evaluated.rows(file)
+        if runs := {row["run"] for row in found} - texts.keys():
             warnings.append(f"{what}: left out runs whose losses are not shown: {listed(sorted(runs))}")
+        of_shown = [row for row in found if row["run"] in texts and row.get("corpus_hash") is not None]
+        if other := {row["run"] for row in of_shown if row["corpus_hash"] != texts[row["run"]]}:
+            warnings.append(
+                f"{what}: left out what was found on another text than the losses': {listed(sorted(other))}"
+            )
     return warnings
 
 

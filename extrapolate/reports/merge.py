@@ -63,11 +63,12 @@ def merge_rows(paths: Sequence[Path], out: Path, only: Mapping[str, Any], *, tot
     folders = sources_of([part.folder for parts in found.runs.values() for part in parts])
     sources = {name: folders[parts[0].folder] for name, parts in found.runs.items()}
     warnings = [text for file in made for text in _checked(_frame(made[file]), sources, file)]
-    documents, rates = found.documents(), learning_rates.tables_of(found)
+    documents = found.documents()
     if only:
         documents = belonging(documents, made.get(TEXT, []), results.EVALS.key)
     every = pd.concat([_frame(made[file]) for file in made], ignore_index=True)
     check_replicates(told_apart(every))
+    rates = learning_rates.tables_of(found, set(every["run"]))
     with files.new_folder(out) as folder:
         for file, mine in made.items():
             results.write(folder / file, mine, results.KEPT[file])

@@ -112,6 +112,12 @@ def test_a_report_shows_no_choice_of_rates_for_weights_that_were_not_chosen(
     quietly("merge", out, "--out", tmp_path / "merged")
     quietly("report", tmp_path / "merged", "--out", tmp_path / "of-merged")
     assert "The learning rate is the highest that was tried" in (tmp_path / "of-merged/report.md").read_text()
+    copy = pd.read_parquet(out / "learning_rates.parquet").assign(Taken=["yes", ""])
+    (tmp_path / "more").mkdir()
+    shutil.copytree(out / "runs", tmp_path / "more/runs")
+    copy.to_parquet(tmp_path / "more/learning_rates.parquet")
+    quietly("report", run, tmp_path / "more/runs" / BEST, "--out", tmp_path / "of-both")
+    assert "was tried for copy/rope:" in (tmp_path / "of-both/report.md").read_text(), "not of the other study's"
     shutil.rmtree(run)
     quietly("train", "--pe", "rope", "--data", store, "--seq-len", 16, "--layers", 1, "--tokens", 2048, "--out", run)
     quietly("eval-lengths", run, "--data", store, "--factors", "1,2", "--max-targets", 256, "--protocol", "windows")

@@ -47,7 +47,8 @@ class TestFolder:
         run = shutil.copytree(evaluated / "expe", tmp_path / "expe")
         both = results.read(run / "evals.parquet", results.EVALS)
         early = [row | {"step": 5, "weights_sha256": "5" * 64, "loss": 9.0} for row in both]
-        results.write(run / "evals.parquet", [*early, *both], results.EVALS)
+        other = [row | {"corpus_hash": "0ther", "loss": 7.25} for row in both if row["factor"] == 1]
+        results.write(run / "evals.parquet", [*early, *both, *other], results.EVALS)
         xt.export(run, tmp_path / "out")
         card = (tmp_path / "out" / "README.md").read_text()
         rows = pd.read_parquet(evaluated / "expe" / "evals.parquet").query("extension == 'as-trained' and step == 10")
@@ -55,7 +56,12 @@ class TestFolder:
         for row in rows.itertuples():
             assert f"| {row.length} | {row.factor:g} | {row.loss:.4g} | " in card
         shown = [line for line in card.splitlines() if line.startswith("| ")]
-        assert len(shown) == 6 + 2  # under each protocol's head, the last checkpoint alone
+        assert len(shown) == 6 + 2 + 2 * 2  # under each head of a protocol and text, the last checkpoint alone
+        assert card.count("| 7.25 |") == 2
+        own = rows["corpus_hash"].iloc[0]
+        assert card.count(f"of corpus 0ther, which is not the text that it learned from ({own}), evaluated in") == 2
+        assert card.count(f"of corpus {own}, evaluated in") == 2
+        assert f"{rows['tokens'].iloc[0]:,} tokens in steps of" in card
         assert "our reading of arXiv 2509.19569" in card
         assert "corpus " + rows["corpus_hash"].iloc[0] in card
         assert "trust_remote_code=True" in card

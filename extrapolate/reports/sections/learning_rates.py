@@ -1,6 +1,8 @@
 """Which learning rate was taken for each model of a study, and what the others gave."""
 
+from collections import Counter
 from collections.abc import Collection, Sequence
+from pathlib import Path
 
 import pandas as pd
 
@@ -58,11 +60,11 @@ class LearningRates(Section):
 
     @staticmethod
     def subjects(material: Material) -> Sequence[str]:
-        return ["rates"] if len(tables_of(material.evaluated)) else []
+        return ["rates"] if len(tables_of(material.evaluated, material.shown())) else []
 
     @staticmethod
     def part(material: Material, subject: str) -> Part:
-        table = pd.concat(tables_of(material.evaluated), ignore_index=True)
+        table = pd.concat(tables_of(material.evaluated, material.shown()), ignore_index=True)
         edge = at_edge(material)
         blocks = [Text(CHOICE), *([Text(f"{edge} {ADVICE}", strong=True)] if edge else [])]
         shown = table.drop(columns="Weights")
@@ -72,7 +74,7 @@ class LearningRates(Section):
 def at_edge(material: Material) -> str:
     """A sentence on the models whose learning rate has no other beyond it; empty if there is none."""
     models: dict[str, list[str]] = {}
-    for table in tables_of(material.evaluated):
+    for table in tables_of(material.evaluated, material.shown()):
         for edge, taken in TAKEN.items():
             if edge is not None and len(mine := table[table["Taken"] == taken]):
                 models.setdefault(edge, []).extend(mine["Model"])
@@ -80,20 +82,25 @@ def at_edge(material: Material) -> str:
     return f"The learning rate is {ends}: a better one may exist." if ends else ""
 
 
-def tables_of(evaluated: Evaluated) -> list[pd.DataFrame]:
-    """Those of the studies that runs are of, and of rows that were merged, of models with chosen weights of any seed.
+def tables_of(evaluated: Evaluated, runs: Collection[str]) -> list[pd.DataFrame]:
+    """Those of the studies that these runs are of, and of rows that were merged: of each model of which a run has the
+    chosen weights of some seed. A name that several studies have begins with the study's.
 
     A study's runs are in a folder of its own. Others may have been trained there since.
     """
     folders = {part.folder: None for parts in evaluated.runs.values() for part in parts}
     files = dict.fromkeys(place / FILE for folder in folders for place in (folder, folder.parent.parent))
-    tables = [results.read_frame(file) for file in files if file.is_file()]
-    here = evaluated.weights()
-    found: list[pd.DataFrame] = []
-    for of_weights in (_of(table, here) for table in tables):
-        if len(of_weights) and not any(of_weights.equals(one) for one in found):
-            found.append(of_weights)
-    return found
+    weights = evaluated.weights(runs)
+    found: dict[Path, pd.DataFrame] = {}
+    for file in filter(Path.is_file, files):
+        table = _of(results.read_frame(file), weights)
+        if len(table) and not any(table.equals(one) for one in found.values()):
+            found[file] = table
+    several = Counter(name for table in found.values() for name in set(table["Model"]))
+    return [
+        table.assign(Model=[f"{file.parent.name}/{name}" if several[name] > 1 else name for name in table["Model"]])
+        for file, table in found.items()
+    ]
 
 
 def _of(table: pd.DataFrame, weights: Collection[str]) -> pd.DataFrame:
