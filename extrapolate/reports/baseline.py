@@ -102,6 +102,8 @@ def read_baseline(path: Path, out: Path) -> Baseline:
 
     Raises UserError if there are none, they are damaged, or they lie in `out`, which the report replaces.
     """
+    if not path.exists():
+        raise UserError(f"{path}: no such file or folder; name an earlier report, or evaluated runs")
     if out.resolve() in (path.resolve(), *path.resolve().parents):
         raise UserError(
             f"the baseline {path} is in {out}, which this report replaces: what is worse would be the next baseline. "

@@ -29,6 +29,7 @@ SCALED = ("base", "axes", "evaluate")  # what a scale says otherwise
 TABLES = ("exclude", "cell", "fine_tune", "store", "question")  # there may be several of each
 MOST_CELLS = 10_000
 SEARCH = "lr = {from = 1e-3, factor = 3}"
+LEAST_RATE = 1e-12  # that a search begins with
 SEARCHED = 3  # factors below and above the first rate of a search: it goes no further
 FACTORS = (1.1, 100.0)
 SomeCells = tuple[str, Mapping[str, Any]]  # an extension, and settings of the cells that it is for
@@ -231,6 +232,8 @@ class _Reader:
         for value in given.values():
             self.check_value("lr", value, place)
         first, factor = float(given["from"]), float(given["factor"])
+        if first < LEAST_RATE:
+            raise self.wrong(place, f"from is a learning rate of at least {LEAST_RATE:g}, not {first:g}: {SEARCH}")
         if not FACTORS[0] <= factor <= FACTORS[1]:
             raise self.wrong(place, f"factor is from {FACTORS[0]} to {FACTORS[1]:g}, not {factor:g}: {SEARCH}")
         steps = range(-SEARCHED, SEARCHED + 1)

@@ -77,5 +77,8 @@ class Log:
 
 
 def rows_in(path: Path) -> list[dict[str, Any]]:
-    """Every row of a log."""
-    return [json.loads(line) for line in files.read_bytes(path).splitlines()]
+    """Every row of a log. Raises UserError if it is damaged."""
+    try:
+        return [json.loads(line) for line in files.read_bytes(path).splitlines()]
+    except ValueError as error:
+        raise UserError(f"{path} is damaged: {error}; restore it, or train again in another folder") from error

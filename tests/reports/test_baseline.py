@@ -282,7 +282,7 @@ def test_a_baseline_that_shares_nothing_is_refused(cli, write_run, before, tmp_p
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--check", "nowhere"], "nowhere is missing: evaluate again"),
+        (["--check", "nowhere"], "nowhere: no such file or folder; name an earlier report"),
         (["--check", "before/rope/eval_documents.parquet"], "name the evals.parquet beside it, or their folder"),
         (["--check", "empty"], "empty holds no evaluated run"),
         (["--check", "report"], "the baseline report is in report, which this report replaces"),

@@ -118,6 +118,7 @@ def test_lines_of_sections_and_settings_as_toml_may_write_them() -> None:
         ("seed = [0, 1]", "seed = [0, 0]", "line 8: seed lists 0 twice"),
         ("seed = [0, 1]", "lr = {from = 1e-3}", "line 8: a search for the learning rate has a first rate and a factor"),
         ("seed = [0, 1]", "lr = {from = 1e-3, factor = 1}", "line 8: factor is from 1.1 to 100, not 1: lr = {from ="),
+        ("seed = [0, 1]", "lr = {from = 0, factor = 3}", "line 8: from is a learning rate of at least 1e-12, not 0"),
         ("seed = [0, 1]", "lr = {from = '1', factor = 3}", "line 8: lr is a finite number, not '1'"),
         ("seed = [0, 1]", "seed = {from = 1, factor = 3}", "line 8: an axis lists its values: seed = [1, 2], not {"),
         ("tokens = 4096", "lr = {from = 1e-3, factor = 3}", "line 4: lr is one value here, not {"),

@@ -24,6 +24,12 @@ def stopped(tmp_path: Path) -> tuple[Path, int, str]:
     return log.path, *saved
 
 
+def test_a_damaged_line_is_no_fault_of_the_program(stopped: tuple[Path, int, str]) -> None:
+    stopped[0].write_text(stopped[0].read_text() + "secret\n")
+    with pytest.raises(UserError, match=r"metrics\.jsonl is damaged: .*; restore it, or train again"):
+        rows_in(stopped[0])
+
+
 def test_what_was_saved_is_kept_and_the_rest_is_logged_again(stopped: tuple[Path, int, str]) -> None:
     path, length, sha256 = stopped
     path.write_text(path.read_text() + '{"step": 4, "lo')  # as a kill leaves it
