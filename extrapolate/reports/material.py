@@ -88,13 +88,13 @@ class Material:
         Each names a `run`, which is called as in the report here; missing if it is not shown. Raises UserError if a
         file is damaged.
         """
-        found = []
+        found, shown = [], self.shown()
         for study in dict.fromkeys(folder.parent.parent for folder in self.evaluated.names):
             if (study / file).is_file():
                 names = {
                     path.name: name
                     for path, name in self.evaluated.names.items()
-                    if path.parent.parent == study and name in self.shown()
+                    if path.parent.parent == study and name in shown
                 }
                 rows = pd.DataFrame(results.read(study / file, table))
                 found.append(rows.assign(study=str(study), run=rows["run"].map(names)))
