@@ -81,9 +81,8 @@ RANKS = """\
 for all comparisons of its model at once.
 """
 PICTURED = """\
-Lines are means over seeds, and the thin coloured ones are single seeds. Named are the 19 models with the lowest losses
-at 16x, and RoPE; the grey lines are the others. The best control, the lowest loss of any model at 1x, lies behind the
-line of stick-breaking.
+Lines are means over seeds, and the thin coloured ones are single seeds. Named are the models with the lowest losses at
+16x, and RoPE; the grey lines are the others. The best control is the lowest loss of any model at 1x.
 """
 
 

@@ -1,14 +1,13 @@
 """The tables of docs/results/frontier.md, from kept rows, and what is said of them."""
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
 from studies import RESULTS
 
-import extrapolate as xt
 from extrapolate.names import AS_TRAINED
 from extrapolate.reports.page import Table
 from extrapolate.statistics.comparison import CONTROL, comparable_rows, comparisons
@@ -122,8 +121,7 @@ def gains(kept: Rows) -> dict[str, str]:
 
 def beside_first(kept: Rows) -> pd.DataFrame:
     """Of every model the rise to the greatest length, and the differences from FIRST, the lowest there first."""
-    documents, _ = comparable_rows(kept.losses, kept.documents, extensions=False)
-    documents = documents[(documents["protocol"] == PROTOCOL) & documents["factor"].isin((1, 2, 4, LONGEST))]
+    documents = at(kept, (1, 2, 4, LONGEST))
     pairs = comparisons(documents, controls=False, reference=FIRST)
     controls = comparisons(documents[documents["factor"] == LONGEST], pairs=False)
     found = [
@@ -139,21 +137,24 @@ def beside_first(kept: Rows) -> pd.DataFrame:
     return texts.reset_index()
 
 
+def at(kept: Rows, factors: Sequence[float], extensions: bool = False) -> pd.DataFrame:
+    """The rows by document at these lengths, of the page's protocol."""
+    documents, _ = comparable_rows(kept.losses, kept.documents, extensions)
+    return documents[(documents["protocol"] == PROTOCOL) & documents["factor"].isin(factors)]
+
+
 def extended(kept: Path) -> list[str]:
     """What extensions change, in Markdown."""
     own = rows(kept)
     plain = own.losses[own.losses["extension"] == AS_TRAINED].groupby("run")["model"].first()
     of = own.losses.assign(plain=own.losses["run"].map(plain)).groupby("model")["plain"].first()
-    pairs = xt.compare(kept, extensions=True)
-    pairs = pairs[(pairs["protocol"] == PROTOCOL) & (pairs["factor"] == LONGEST)]
-    changes = {}
-    for model, other, change, low, high in pairs[["model", "other", "difference", "low", "high"]].itertuples(
-        index=False
-    ):
-        if other == of.get(model) != model:
-            changes[model] = f"{change:+.3f} [{low:+.3f}, {high:+.3f}]"
-        elif model == of.get(other) != other:
-            changes[other] = f"{-change:+.3f} [{-high:+.3f}, {-low:+.3f}]"
+    documents = at(own, (LONGEST,), extensions=True)
+    changes = {
+        one.model: one.difference.text()
+        for model in dict.fromkeys(of)
+        for one in comparisons(documents, controls=False, reference=model)
+        if of[one.model] == model and one.difference is not None
+    }
     shown = table(own)
     shown.insert(6, "Change", shown["Model"].map(changes).fillna(""))
     shown = shown.drop(columns=["Worst", "Key tokens"])

@@ -122,7 +122,7 @@ def comparable_rows(
 
     Without `extensions`, only those of runs as they were trained; `only` restricts rows: column -> value. Of several
     sets of targets one is kept for each protocol, as in a report. Warnings say what was left out, and if models were
-    not trained alike. Raises UserError where runs differ in corpus, training length, precision or split, runs of one
+    not trained alike. Raises UserError if runs differ in corpus, training length, precision or split, runs of one
     model differ in more than their seed, or no row has a loss.
     """
     chosen = comparable(evals, only or {})

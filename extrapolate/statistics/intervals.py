@@ -96,11 +96,11 @@ class Estimate:
 
         Each end is as far from the mean as sqrt(documents^2 + seeds^2). `documents` is how far the studentised
         bootstrap puts it, with the seeds averaged, and `seeds` how far Student's t does, over the seeds' means with one
-        degree of freedom less than there are seeds, and those that are shared. Of two normal errors whose sizes are
-        both estimated, such an interval holds the truth at least as often as it says, whatever their ratio (Banerjee
-        1960). The spread of the seeds' means is also that of documents which seeds change differently. That part is in
-        both terms, and makes the interval wider, not narrower. With one seed, the interval is about these weights
-        alone.
+        degree of freedom less than there are seeds, and those that are shared. An interval made of two normal errors
+        whose sizes are both estimated covers the truth at least as often as it claims, whatever the ratio of the two
+        (Banerjee 1960). The spread of the seeds' means is also that of documents which seeds change differently. That
+        part is in both terms, and makes the interval wider, not narrower. With one seed, the interval is about these
+        weights alone.
         """
         if self.error is None:
             return Interval(self.mean, None, None, self.clusters)
