@@ -24,7 +24,7 @@ from extrapolate.statistics.comparable import (
     frame_of,
     last_checkpoints,
     not_evaluated,
-    of_all_checkpoints,
+    restricted,
     same_targets,
     unequal_training,
 )
@@ -126,18 +126,29 @@ def collect(
 
     Raises UserError if there is nothing to report, or rows cannot be compared.
     """
-    every = of_all_checkpoints(frame_of(evals), only) if evals else pd.DataFrame()
-    asked, of_probes = probes.comparable(evaluated.rows(PROBES_TABLE), only)
+    found = {"losses": frame_of(evals)} if evals else {}
+    if of_probes := evaluated.rows(PROBES_TABLE):
+        found["probes"] = probes.frame_of(of_probes)
+    if found:
+        found = dict(zip(found, restricted([*found.values()], only), strict=True))
+    chosen = " and ".join(f"{column} {value}" for column, value in only.items())
+    warnings = [f"left out all {what}, because none have {chosen}" for what, rows in found.items() if rows.empty]
+    found = {what: rows for what, rows in found.items() if len(rows)}
     # The rows of all tables together, and before seeds are left out: a model trained otherwise is no seed of another.
-    found = pd.concat([rows[IDENTITY] for rows in (every, asked) if len(rows)] or [pd.DataFrame(columns=IDENTITY)])
-    check_replicates(found)
-    unseen = evaluated.unseen(found, "losses or probes", only) if len(found) else []
-    rows, warnings = _by_protocol(last_checkpoints(every)) if evals else ({}, [])
-    if evals:
-        warnings += not_evaluated(every, "protocol", found)
-    if len(asked):
-        of_all = pd.DataFrame(evaluated.rows(PROBES_TABLE))
-        warnings += not_evaluated(of_all[of_all["probe"].isin(asked["probe"])], "probe", found)
+    models = pd.concat([rows[IDENTITY] for rows in found.values()]) if found else pd.DataFrame(columns=IDENTITY)
+    check_replicates(models)
+    if found:
+        warnings += evaluated.unseen(models, "losses or probes", only)
+    every = found.get("losses", pd.DataFrame())
+    rows: dict[str, pd.DataFrame] = {}
+    if len(every):
+        rows, of_losses = _by_protocol(last_checkpoints(every))
+        warnings += [*of_losses, *not_evaluated(every, "protocol", models)]
+    asked = pd.DataFrame()
+    if "probes" in found:
+        warnings += not_evaluated(found["probes"], "probe", models)
+        asked, of_windows = probes.comparable(found["probes"])
+        warnings += of_windows
     losses = {protocol: tables.loss_by_ev(mine, baseline) for protocol, mine in rows.items()}
     along = {protocol: _along(every, shown) for protocol, shown in rows.items()}
     warnings += [text for protocol, mine in along.items() for text in incomplete_checkpoints(mine, protocol)]
@@ -158,7 +169,7 @@ def collect(
         sums=sums,
         along=along,
         documents_along=documents_along,
-        warnings=(*evaluated.left_out, *unseen, *warnings, *of_probes),
+        warnings=(*evaluated.left_out, *warnings),
         command=command,
     )
 

@@ -1,6 +1,6 @@
 """Tables of probes: accuracies and margins by length, and by length and depth. From `eval_probes.parquet` alone."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
@@ -12,7 +12,7 @@ from extrapolate.statistics.comparable import (
     last_checkpoints,
     named_by_run,
     newest_of_most,
-    of_all_checkpoints,
+    of_other_text,
     strict_mean,
 )
 from extrapolate.statistics.seeds import on_shared_seeds
@@ -23,17 +23,13 @@ MAY_BE_MISSING = (
 )  # fmt: skip
 
 
-def comparable(found: list[dict[str, Any]], only: Mapping[str, Any]) -> tuple[pd.DataFrame, list[str]]:
-    """The rows of `eval_probes.parquet` restricted to `only`; and warnings of what was left out.
+def comparable(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """The rows of each run's last checkpoint; and warnings of what was left out.
 
     Of several sets of windows at one place, that with most runs stays, and of those the newest; of the seeds, those
-    that all models have. Raises UserError if rows cannot be compared, or runs of one model differ in more than
-    their seed.
+    that all models have. Raises UserError if runs of one model differ in more than their seed.
     """
-    rows = pd.DataFrame(found)
-    if rows.empty:
-        return rows, []
-    rows = last_checkpoints(of_all_checkpoints(_numbers(rows), only))
+    rows = last_checkpoints(rows)
     check_replicates(rows)
     same = newest_of_most(rows, ["probe", "factor", "depth"])
     warnings = [
@@ -57,7 +53,7 @@ def records(rows: pd.DataFrame) -> list[dict[str, Any]]:
 
 def printed(rows: list[dict[str, Any]]) -> Iterator[tuple[pd.DataFrame, str]]:
     """What was just evaluated, in text: for every probe a table by length, and one by length and depth."""
-    frame = _numbers(pd.DataFrame(rows)) if rows else pd.DataFrame({"probe": []})
+    frame = frame_of(rows) if rows else pd.DataFrame({"probe": []})
     for probe, mine in frame.groupby("probe", sort=False):
         named = named_by_run(mine)
         title = f"probe {probe}, accuracy (chance {chance(mine)})"
@@ -118,9 +114,9 @@ def _pivot(rows: pd.DataFrame, index: list[str], value: str) -> pd.DataFrame:
     return table.reset_index().rename(columns={name: name.capitalize() for name in index})
 
 
-def _numbers(rows: pd.DataFrame) -> pd.DataFrame:
-    """What may have no value as numbers all the same."""
-    return rows.astype(dict.fromkeys(MAY_BE_MISSING, float))
+def frame_of(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    """Rows of `eval_probes.parquet` as a frame in which a number that is missing does not change its column's type."""
+    return pd.DataFrame(rows).astype(dict.fromkeys(MAY_BE_MISSING, float))
 
 
 def has_depths(rows: pd.DataFrame) -> bool:
@@ -146,6 +142,7 @@ def caption(rows: pd.DataFrame) -> str:
     and_depth, by_depth_ = (" and depth", " of the table by depth") if has_depths(rows) else ("", "")
     own = rows[rows["imported"].isna()]  # of the others it is not known
     training = "" if own.empty else f"preset {values('preset', own)}, {values('tokens', own)} training tokens; "
+    others = "".join(f" {text[0].upper()}{text[1:]}." for text in of_other_text(rows))
     return (
         f"Accuracy over {values('n_trials')} windows at each length{and_depth}, the same for every model; chance is "
         f"{chance(rows)}, and Wilson's interval of one cell{by_depth_} at most "
@@ -153,7 +150,7 @@ def caption(rows: pd.DataFrame) -> str:
         f"which it sees the last {values('seq_len')} tokens. Text of the {values('split')} split of corpus "
         f"{values('corpus_hash')}; {training}evaluated in "
         f"{values('precision')} with commit {values('commit') or 'unknown'} on {values('machine')}, "
-        f"{rows['evaluated_at'].max():%Y-%m-%d}."
+        f"{rows['evaluated_at'].max():%Y-%m-%d}.{others}"
     )
 
 

@@ -12,6 +12,7 @@ from extrapolate.specs import did_you_mean
 from extrapolate.statistics.comparable import (
     check_replicates,
     extensions_told_apart,
+    of_other_text,
     strict_mean,
     unequal_training,
     values_of,
@@ -193,8 +194,7 @@ def caption(rows: pd.DataFrame) -> str:
         f"{'' if own.empty else f'; {_seeds(own)}'}.",
         evaluated[0].upper() + evaluated[1:] if own.empty else trained + evaluated,
         *_imported(rows),
-        *_of_other_text(rows),
-        *(text[0].upper() + text[1:] + "." for text in unequal_training(rows)),
+        *(text[0].upper() + text[1:] + "." for text in [*of_other_text(rows), *unequal_training(rows)]),
         *_beside_others(rows),
         *sorted({text + "." for text in rows["caption"] if text}),
     ]
@@ -210,17 +210,6 @@ def _imported(rows: pd.DataFrame) -> list[str]:
         f"Trained elsewhere, and imported: {', '.join(values_of(mine, 'imported'))}; training corpus, tokens, "
         "precision, seed, time and machine unknown, and the training length as the checkpoint's configuration or "
         "--seq-len says."
-    ]
-
-
-def _of_other_text(rows: pd.DataFrame) -> list[str]:
-    """Which models learned from another text than the one that is scored."""
-    other = rows[rows["training_corpus"].notna() & (rows["training_corpus"] != rows["corpus_hash"])]
-    if other.empty:
-        return []
-    return [
-        f"{', '.join(dict.fromkeys(other['model']))} learned from other text (corpus "
-        f"{', '.join(values_of(other, 'training_corpus'))}): nothing checks that no text is in both."
     ]
 
 

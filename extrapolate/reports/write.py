@@ -101,8 +101,8 @@ def write_report(
             raise UserError("`threshold` is of effective lengths, and no run was evaluated on probes: leave it out")
         material = replace(material, threshold=threshold)
     if before is not None:
-        if not evals:
-            raise UserError("these runs were evaluated on probes alone, and `check` compares losses on text")
+        if not material.rows:
+            raise UserError("`check` compares losses on text, and there are none: evaluate the runs on text")
         found = checked(before, tolerance, evals, pd.concat(material.rows.values()), material.documents)
         material = replace(material, checked=found, warnings=[*material.warnings, *found.notes])
     blocks, beside = lay_out(material)

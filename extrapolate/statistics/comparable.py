@@ -1,6 +1,6 @@
 """Which rows may be compared, and what their models are called beside one another."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -27,28 +27,35 @@ def comparable(evals: pd.DataFrame, only: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def of_all_checkpoints(evals: pd.DataFrame, only: Mapping[str, Any]) -> pd.DataFrame:
-    """The rows restricted to `only`, also of checkpoints along the way. Models of several sizes are called by them.
+    """As `restricted`, of one table."""
+    return restricted([evals], only)[0]
 
-    Raises UserError if they differ in corpus, training length, precision or split, nothing is left, or a factor is
-    none.
+
+def restricted(tables: Sequence[pd.DataFrame], only: Mapping[str, Any]) -> list[pd.DataFrame]:
+    """The rows of each table restricted to `only`, also of checkpoints along the way; sizes are in the names of models
+    that several share.
+
+    Raises UserError if rows differ in corpus, training length or split, those of one table in precision, no table has
+    rows left, or a factor is no length.
     """
-    rows = evals
-    if len(wrong := rows["factor"][~rows["factor"].between(*FACTORS)]):
-        raise UserError(f"the tables have rows at {wrong.iloc[0]:g}x, which is no length: evaluate again")
+    for rows in tables:
+        if len(wrong := rows["factor"][~rows["factor"].between(*FACTORS)]):
+            raise UserError(f"the tables have rows at {wrong.iloc[0]:g}x, which is no length: evaluate again")
     for column, value in only.items():
-        known = sorted({str(v) for v in rows[column]})
-        rows = rows[rows[column].astype(str) == str(value)]
-        if rows.empty:
+        known = sorted({str(v) for rows in tables for v in rows[column]})
+        if str(value) not in known:
             raise UserError(f"no row has {column} {value}: there are {', '.join(known)}")
+        tables = [rows[rows[column].astype(str) == str(value)] for rows in tables]
     for column in COMPARABLE:
-        values = sorted({str(v) for v in rows[column]})
-        if len(values) > 1:
-            parameter = {"corpus_hash": "corpus"}.get(column, column)
-            raise UserError(
-                f"the runs differ in {column} ({', '.join(values)}), and their losses cannot be compared: "
-                f"choose with `{parameter}`"
-            )
-    return told_apart(rows)
+        each = [{str(v) for v in rows[column]} for rows in tables]
+        for values in each if column == "precision" else [set().union(*each)]:
+            if len(values) > 1:
+                parameter = {"corpus_hash": "corpus"}.get(column, column)
+                raise UserError(
+                    f"the runs differ in {column} ({', '.join(sorted(values))}), and their results cannot be compared: "
+                    f"choose with `{parameter}`"
+                )
+    return [told_apart(rows) for rows in tables]
 
 
 def last_checkpoints(rows: pd.DataFrame) -> pd.DataFrame:
@@ -101,6 +108,17 @@ def unequal_training(rows: pd.DataFrame) -> list[str]:
             differing.append(f"{column} {', '.join(said)}")
     detail = f" ({'; '.join(differing) or 'in settings that no column of the tables has'})"
     return [f"the models were not trained alike{detail}: their losses differ by more than the encoding"]
+
+
+def of_other_text(rows: pd.DataFrame) -> list[str]:
+    """A warning if models learned from another text than the one that is scored."""
+    other = rows[rows["training_corpus"].notna() & (rows["training_corpus"] != rows["corpus_hash"])]
+    if other.empty:
+        return []
+    return [
+        f"{', '.join(dict.fromkeys(other['model']))} learned from other text (corpus "
+        f"{', '.join(values_of(other, 'training_corpus'))}): nothing checks that no text is in both"
+    ]
 
 
 def values_of(rows: pd.DataFrame, column: str, text: Callable[[Any], str] = str) -> list[str]:

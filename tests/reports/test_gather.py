@@ -1,6 +1,7 @@
 """Rows of several folders: which run each is of, what runs are called, and rows that are refused."""
 
 import shutil
+from pathlib import Path
 from unittest.mock import Mock
 
 import pandas as pd
@@ -13,6 +14,7 @@ from extrapolate.names import INSPECTIONS_TABLE, TASKS_TABLE, TEXT_TABLE
 from extrapolate.reports.gather import gather
 
 pytestmark = pytest.mark.usefixtures("without_pictures")
+PROBES = Path(__file__).parents[1] / "fixtures/rope/eval_probes.parquet"
 NOPE = {"model": "NoPE", "display": "NoPE", "encoding": "none", "config_hash": "of NoPE", "weights_sha256": "others"}
 
 
@@ -192,3 +194,19 @@ def test_runs_without_a_row_that_was_asked_for_are_named(write_run, tmp_path):
     assert left_out.format("row") in xt.merge(tmp_path / "ck", out=tmp_path / "merged", precision="fp32").warnings
     xt.compare(tmp_path / "ck", precision="fp32", progress=progress)
     assert left_out.format("losses on text") in said
+
+
+def test_losses_and_probes_on_different_text_are_not_in_one_report(cli, write_run, tmp_path):
+    folder = write_run(tmp_path / "runs/rope", called("rope", corpus_hash="novels"))
+    probes = results.read(PROBES, results.PROBES)
+    (corpus,) = {row["corpus_hash"] for row in probes}
+    results.write(folder / PROBES.name, probes, results.PROBES)
+    message = cli("report", "runs").error()
+    assert f"the runs differ in corpus_hash ({corpus}, novels)" in message
+    assert message.endswith("choose with --corpus")
+    losses = cli("report", "runs", "--corpus", "novels", "--out", "losses").succeeded()
+    assert "left out all probes, because none have corpus_hash novels" in losses.err
+    assert not (tmp_path / "losses/probes.parquet").exists()
+    of_probes = cli("report", "runs", "--corpus", corpus, "--out", "probes").succeeded()
+    assert f"left out all losses, because none have corpus_hash {corpus}" in of_probes.err
+    assert "## Losses" not in (tmp_path / "probes/report.md").read_text()

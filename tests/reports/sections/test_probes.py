@@ -12,6 +12,7 @@ from extrapolate.reports.page import markdown
 from extrapolate.reports.sections.probes import Probes
 
 SHARED = {
+    "training_corpus": None,
     "probe": "needle", "run": "r", "step": 1, "split": "test", "precision": "fp32", "corpus_hash": "c", "seq_len": 64,
     "accuracy": 0.0, "low": 0.0, "high": 0.1, "loss": 5.0, "control_accuracy": 0.0, "control_loss": 5.0,
     "choice": 0.5, "choice_chance": 0.25, "chance": 1 / 16, "n_trials": 8, "imported": None, "preset": "tiny",
@@ -50,7 +51,7 @@ def test_margins_are_means_over_depths_and_seeds_beside_the_controls() -> None:
 
 
 def test_the_section_shows_margins_and_choices_and_what_they_are() -> None:
-    part = Probes.part(SimpleNamespace(probes=probes._numbers(pd.DataFrame(ROWS))), "needle")
+    part = Probes.part(SimpleNamespace(probes=probes.frame_of(ROWS)), "needle")
     said = " ".join(markdown(part.blocks).split())
     assert said.count("| Model | Accuracy (ev=1) | Accuracy (ev=4) | Seeds |") == 2  # the second is of the worst seed
     assert "| Model | Margin (ev=1) | Margin (ev=4) | Seeds | |---|---|---|---| | A | 2.000 | -2.000 | 2 |" in said
@@ -69,19 +70,26 @@ def test_extensions_of_one_name_are_printed_apart() -> None:
 
 def test_rows_of_earlier_versions_have_no_margins() -> None:
     none = dict.fromkeys(("margin", "margin_stderr", "control_margin", "choice", "choice_chance"))
-    old = probes._numbers(pd.DataFrame([one | none for one in ROWS]))
+    old = probes.frame_of([one | none for one in ROWS])
     assert "Margin" not in markdown(Probes.part(SimpleNamespace(probes=old), "needle").blocks)
     assert len(list(probes.printed([one | none for one in ROWS]))) == 2
     titles = [title for _, title in probes.printed(ROWS)]
     assert titles[1] == "probe needle, margin in nats, mean over depths"
     assert len(titles) == 3
     # Half of the seeds: no mean over others than the accuracy's.
-    half = probes._numbers(pd.DataFrame([one | (none if one["seed"] else {}) for one in ROWS]))
+    half = probes.frame_of([one | (none if one["seed"] else {}) for one in ROWS])
     assert probes.by_length(half, "margin")["Margin (ev=1)"].isna().all()
     assert probes.has_margins(half)
+
+
+def test_the_caption_names_models_that_learned_from_other_text() -> None:
+    rows = probes.frame_of([row("A", 1.0, 0.0, 1.0, training_corpus="c"), row("B", 1.0, 0.0, 1.0, training_corpus="d")])
+    assert probes.caption(rows).endswith(
+        " B learned from other text (corpus d): nothing checks that no text is in both."
+    )
 
 
 @pytest.mark.parametrize("missing", [True, False])
 def test_the_caption_gives_an_error_only_if_one_is_known(missing: bool) -> None:
     rows = pd.DataFrame([row("A", 1.0, 0.0, 1.0, **({"margin_stderr": None} if missing else {}))])
-    assert ("standard error" in probes.margin_caption(probes._numbers(rows))) != missing
+    assert ("standard error" in probes.margin_caption(probes.frame_of(rows.to_dict("records")))) != missing

@@ -3,8 +3,6 @@
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
-import pandas as pd
-
 from extrapolate.names import AS_TRAINED
 from extrapolate.reports import probes
 from extrapolate.reports.page import markdown
@@ -12,7 +10,7 @@ from extrapolate.reports.sections.probes import Probes
 
 SHARED = {
     "run": "r", "step": 1, "split": "test", "precision": "fp32", "corpus_hash": "c", "seq_len": 16, "loss": 5.0,
-    "low": 0.5, "high": 1.0,
+    "training_corpus": "c", "low": 0.5, "high": 1.0,
     "control_accuracy": 0.25, "control_loss": 5.0, "n_trials": 8, "imported": None, "preset": "tiny",
     "tokens": 5, "commit": "d", "machine": "e", "evaluated_at": datetime(2026, 1, 1, tzinfo=UTC), "seed": 0,
     "model": "A", "extension": AS_TRAINED,
@@ -31,7 +29,7 @@ DEPTHS = [
 
 def said_of(rows: list[dict[str, object]]) -> tuple[str, set[str]]:
     """The section of a probe, and the names of its files."""
-    part = Probes.part(SimpleNamespace(probes=probes._numbers(pd.DataFrame(rows))), str(rows[0]["probe"]))
+    part = Probes.part(SimpleNamespace(probes=probes.frame_of(rows)), str(rows[0]["probe"]))
     return " ".join(markdown(part.blocks).split()), set(part.files)
 
 
