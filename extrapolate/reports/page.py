@@ -87,6 +87,11 @@ class Cell:
     colour: str = ""
     glyph: str = ""
 
+    def markdown(self) -> str:
+        """The cell with its mark."""
+        text = escaping.markdown(f"{self.text} {MARKS[self.kind]}" if self.kind in MARKS else self.text)
+        return f"**{text}**" if self.kind == "best" else text
+
     def html(self) -> Markup:
         """The cell as an element of a row."""
         value = Markup() if self.value is None else Markup(' data-value="{}"').format(f"{self.value:.9g}")
@@ -115,6 +120,12 @@ class Quotable(Text):
         return Markup('<div class="answer">{}</div>').format(super().html())
 
 
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    """A table of Markdown; the first row is its head."""
+    head, *others = ("| " + " | ".join(row) + " |" for row in rows)
+    return "\n".join([head, "|" + "---|" * len(rows[0]), *others])
+
+
 @dataclass(frozen=True)
 class Table(Block):
     """A table. With a title, `extrapolate report` prints it on the terminal too."""
@@ -125,11 +136,8 @@ class Table(Block):
     def markdown(self) -> str:
         """Losses to three decimals, training time to two, n/a where there is no number."""
         text = tables.formatted(self.frame)
-        header, *rows = (
-            "| " + " | ".join(escaping.markdown(cell) for cell in row) + " |"
-            for row in [list(text.columns), *text.to_numpy().tolist()]
-        )
-        return "\n".join([header, "|" + "---|" * len(text.columns), *rows])
+        rows = [list(text.columns), *text.to_numpy().tolist()]
+        return _table([[escaping.markdown(cell) for cell in row] for row in rows])
 
     def html(self) -> Markup:
         text = tables.formatted(self.frame)
@@ -142,16 +150,15 @@ class Table(Block):
 
 @dataclass(frozen=True)
 class Grid(Block):
-    """A table whose cells have marks and notes in the HTML page; each row begins with its name."""
+    """A table whose cells have marks, and in the HTML page notes; each row begins with its name."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]
     title: str = ""
 
     def markdown(self) -> str:
-        return Table(
-            pd.DataFrame([[cell.text for cell in row] for row in self.rows], columns=list(self.columns))
-        ).markdown()
+        names = [escaping.markdown(name) for name in self.columns]
+        return _table([names, *([cell.markdown() for cell in row] for row in self.rows)])
 
     def html(self) -> Markup:
         head = Markup().join(

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 
 from extrapolate.reports import escaping
 from extrapolate.reports.html import html
-from extrapolate.reports.page import Text
+from extrapolate.reports.page import Cell, Grid, Text, markdown
 
 
 class Read(HTMLParser):
@@ -69,3 +69,10 @@ def test_a_charts_data_come_back_as_they_were(page) -> None:
     name = "</script><b>&amp;"
     found = re.findall(r'<script type="application/json">(.*?)</script>', html(page(name), "a"), re.DOTALL)
     assert [json.loads(one)["traces"][0]["name"] for one in found] == [name]
+
+
+def test_markdown_has_the_marks_of_cells_too() -> None:
+    cells = [Cell("NoPE"), Cell("4.12", kind="best"), Cell("4.13", kind="undecided"), Cell("4.50", harm=0.5)]
+    assert (
+        markdown([Grid(["Model", "1x", "2x", "4x"], [cells])]).splitlines()[-1] == "| NoPE | **4.12** | 4.13 ? | 4.50 |"
+    )

@@ -23,8 +23,7 @@ Found = Mapping[tuple[str, float], Comparison]  # by model and factor
 
 BEST = """\
 The lowest loss of each length is in bold. ? marks models that may have the lowest loss there: the 95 % interval of
-their rank begins at 1, because no other model is shown to be lower by {least:g} nats or more. {clusters} Red cells are
-losses above that at 1x. A click on a column's name sorts by it."""
+their rank begins at 1, because no other model is shown to be lower by {least:g} nats or more. {clusters}"""
 FEW = f" With fewer than {FEWEST_SEEDS} seeds, ? is about these runs: other seeds may give another order."
 HOLDS = f"""\
 A model loses less than {LEAST:g} nats up to a length if, there and at all shorter ones, the 95 % interval of its loss
@@ -35,8 +34,8 @@ LOSSY = """\
 Bits per byte is n/a: the tokenizer of this corpus is lossy. Decoding its tokens does not give the text back, so they do
 not stand for its bytes."""
 CHOSEN = """\
-The notes of cells have differences from the lowest loss. The same data chose that model, which makes the differences
-look a little too large."""
+In report.html, notes in the cells give differences from the lowest loss. The same data chose that model, which makes
+the differences look a little too large."""
 
 
 @sections.register("overview")
