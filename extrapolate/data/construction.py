@@ -83,8 +83,6 @@ def _progress(folder: Path) -> ConstructionState | None:
 
 def begin(folder: Path, made_from: Mapping[str, Any], tokenizer: Tokenizer, bound: bytes | None) -> None:
     """Keeps the tokenizer: from now on the work can go on. bound: see `Learning`."""
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
     tokenizer.save(str(folder / TOKENIZER))
     files.sync(folder / TOKENIZER)
     there = {TOKENIZER: Content(**content(folder / TOKENIZER))}

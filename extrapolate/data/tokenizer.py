@@ -94,7 +94,8 @@ def _first_characters(texts: Iterable[str], limit: int) -> Iterator[str]:
 def load(spec: str) -> Tokenizer:
     """A tokenizer from a `tokenizer.json`, or as `hf:NAME` from the Hugging Face Hub or a local folder of that name.
 
-    `<eos>` is added if the tokenizer has no end-of-text token. Raises UserError if it cannot be read.
+    `<eos>` is added if the tokenizer has no end-of-text token, and no others are added to a text. Raises UserError if
+    it cannot be read, or has dropout.
     """
     name = spec.removeprefix("hf:")
     with _unreadable(f"the tokenizer {spec} cannot be read"):
@@ -105,6 +106,12 @@ def load(spec: str) -> Tokenizer:
         else:
             tokenizer = Tokenizer.from_file(spec)
         _check_ids(tokenizer)
+    if getattr(tokenizer.model, "dropout", None):
+        raise UserError(f"the tokenizer {spec} has dropout, so a text's tokens differ each time: set it to null")
+    # Texts are whole, and nothing is added to them; an exported model's tokenizer must do as training did.
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    tokenizer.post_processor = None
     if eos_id(tokenizer) is None:
         taken = set(tokenizer.get_vocab().values())
         tokenizer.add_special_tokens([AddedToken(EOS, special=True)])
@@ -155,8 +162,11 @@ def token_bytes(tokenizer: Tokenizer) -> np.ndarray | None:
     lengths = np.zeros(max(vocabulary.values()) + 1, dtype=np.int64)
     for name, token in vocabulary.items():
         lengths[token] = len(name)
-    for token in settings.get("added_tokens", []):  # their names are text, not bytes spelt as characters
-        lengths[token["id"]] = 0 if token["special"] else len(token["content"].encode())
+    for token in settings.get("added_tokens", []):
+        if not token["special"]:  # its name is text, not bytes spelt as characters
+            lengths[token["id"]] = len(token["content"].encode())
+    if (eos := eos_id(tokenizer)) is not None:  # other special tokens occur only where text spells them
+        lengths[eos] = 0
     return lengths
 
 

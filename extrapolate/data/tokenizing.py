@@ -22,6 +22,7 @@ from extrapolate.data import tokenizer as tokenizers
 from extrapolate.data.documents import Document
 from extrapolate.data.passages import passages
 from extrapolate.data.tokenizer import blocks, words
+from extrapolate.errors import UserError
 from extrapolate.machine.children import Child, reply, tokenizing
 
 SMALL_CHARACTERS = 4_000_000  # starting processes takes longer than to encode this
@@ -56,7 +57,7 @@ class Encoder:
         self._tokenizer, self._code = tokenizer, {"uint16": "H", "uint32": "I"}[dtype]
         eos = tokenizers.eos_id(tokenizer)
         assert eos is not None
-        self._end = array(self._code, [eos]).tobytes()
+        self._eos, self._end = eos, array(self._code, [eos]).tobytes()
         self._by_words = splits_into_words(tokenizer)
         self._words = _Words(self._encode, words_kept)
 
@@ -69,7 +70,13 @@ class Encoder:
         return b"".join((*parts, self._end))
 
     def _encode(self, text: str) -> bytes:
-        return array(self._code, tokenizers.encode(self._tokenizer, [text])[0].ids).tobytes()
+        ids = tokenizers.encode(self._tokenizer, [text])[0].ids
+        if self._eos in ids:
+            raise UserError(
+                f"a document spells the tokenizer's end-of-text token, {self._tokenizer.id_to_token(self._eos)}, which "
+                "would end it there: mark the token as special in tokenizer.json, or change the text"
+            )
+        return array(self._code, ids).tobytes()
 
 
 class _Words(dict[str, bytes]):

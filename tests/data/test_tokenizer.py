@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from extrapolate.data import tokenizer as tokenizers
 from extrapolate.data.tokenizer import EOS, SMALLEST_VOCAB, encode, eos_id, load, read, token_bytes, train_bpe
@@ -141,6 +141,17 @@ class TestTokenBytes:
         assert sizes is not None
         assert int(sizes[encoding.ids].sum()) == len(text.encode())
 
+    def test_a_special_token_that_text_spells_counts_its_bytes(self, tmp_path: Path) -> None:
+        tokenizer = train_bpe(["bada bada bada"], 261)
+        assert "bada" in tokenizer.get_vocab()
+        tokenizer.add_special_tokens(["bada"])
+        tokenizer = load(save(tokenizer, tmp_path / "tokenizer.json"))
+        tokenizer.encode_special_tokens = True
+        encoding, sizes = tokenizer.encode("bada x"), token_bytes(tokenizer)
+        assert "bada" in encoding.tokens
+        assert sizes is not None
+        assert int(sizes[encoding.ids].sum()) == 6
+
     def test_ids_may_have_gaps(self) -> None:
         alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
         tokenizer = Tokenizer(models.BPE({name: 3 * i for i, name in enumerate(alphabet)}, []))
@@ -161,6 +172,19 @@ class TestLoading:
         assert eos_id(bare) is None
         assert eos_id(loaded) == 2
         assert json.loads(loaded.to_str())["added_tokens"][0]["special"] is True
+
+    def test_nothing_is_added_to_a_text(self, trained: Tokenizer, tmp_path: Path) -> None:
+        adding = Tokenizer.from_str(trained.to_str())
+        adding.post_processor = processors.TemplateProcessing("<eos> $A", special_tokens=[("<eos>", 0)])
+        adding.enable_truncation(4)
+        loaded = load(save(adding, tmp_path / "t.json"))
+        assert loaded.encode("a bada").ids == trained.encode("a bada").ids
+
+    def test_dropout_is_refused(self, trained: Tokenizer, tmp_path: Path) -> None:
+        dropping = Tokenizer.from_str(trained.to_str())
+        dropping.model.dropout = 0.1
+        with pytest.raises(UserError, match="has dropout, so a text's tokens differ each time"):
+            load(save(dropping, tmp_path / "t.json"))
 
     def test_a_token_that_would_share_its_id_is_not_added(self, tmp_path: Path) -> None:
         # Three words and the largest id 3: the library numbers the next token 3 as well.

@@ -1,5 +1,6 @@
 """Texts as tokens: the same from one process and from several, in order, and a few at a time."""
 
+import json
 import os
 import random
 import signal
@@ -44,6 +45,17 @@ class TestEncoder:
         encoder = Encoder(trained, dtype, kept)
         for document in DOCUMENTS:
             assert np.frombuffer(encoder(document.text), dtype).tolist() == whole(trained, document.text)
+
+    def test_a_document_that_spells_the_end_of_text_is_refused_if_that_ends_it(self) -> None:
+        tokenizer = train_bpe(["a b"], 257)
+        text = "a <eos> b"
+        assert len(Encoder(tokenizer, "uint16")(text)) == 2 * (len(text) + 1)  # it is special, and so text like any
+        settings = json.loads(tokenizer.to_str())
+        settings["added_tokens"][0]["special"] = False
+        ending = Encoder(Tokenizer.from_str(json.dumps(settings)), "uint16")
+        assert len(ending("a b")) == 2 * 4
+        with pytest.raises(UserError, match="spells the tokenizer's end-of-text token, <eos>, which would end it"):
+            ending(text)
 
     def test_other_tokenizers_encode_whole_documents(self) -> None:
         other = train_bpe(["a b"], 257)
