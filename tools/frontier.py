@@ -59,7 +59,7 @@ seeds, and reported with these rows. For `examples/my_encoding.py:LogBias` that 
 takes about five hours on such cores.
 
 ```sh
-extrapolate sweep examples/studies/frontier.toml --pe my_file.py:MyEncoding --trust-code
+extrapolate sweep examples/studies/frontier.toml --pe my_file.py:MyEncoding
 extrapolate report docs/results/frontier sweeps/frontier-my_file-MyEncoding --leaderboard --out report
 extrapolate sweep examples/studies/frontier.toml
 ```

@@ -22,7 +22,7 @@ from extrapolate.reports.questions import write_questions
 from extrapolate.reports.sections.learning_rates import FILE, RATES, TAKEN
 from extrapolate.runs import trust
 from extrapolate.runs.resolve import operations
-from extrapolate.runs.run import Run
+from extrapolate.runs.run import Run, file_sha256
 from extrapolate.specs import arguments
 from extrapolate.studies import local, rates, ray_engine, state
 from extrapolate.studies.cells import cells_of, encoding_slug
@@ -204,6 +204,9 @@ def _ready(
     state.check_no_links(folder)
     cells = cells_of(read)
     stores = open_stores(read, cells, folder, progress, make=make)
+    for name in encodings:  # the user named these files, and the study those that must be trusted
+        if (file := Path(name.rpartition(":")[0])).suffix == ".py" and file.is_file():
+            trust.allow(file_sha256(file), file)
     with trust.required(trust_code) as ran:
         ready = resolve_cells(read, cells, stores, folder / RUNS)
         list(question_rows(read, ready))  # raises what is wrong with them
