@@ -209,6 +209,8 @@ class TestRegistry:
         with pytest.raises(UserError) as refused:
             registry["x" * 9_000]
         assert len(str(refused.value)) < 200
+        with pytest.raises(UserError, match=r"'b=2' is an argument, and no encoding: .* as in \(name:a=1,b=2\)"):
+            registry["b=2"]
 
     def test_a_name_is_taken_once(self) -> None:
         registry: Registry[Base] = Registry("encoding")

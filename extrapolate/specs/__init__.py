@@ -285,6 +285,11 @@ class Registry(Generic[T]):
 
     def __getitem__(self, name: str) -> type[T]:
         if name not in self._classes:
+            if "=" in name:
+                raise UserError(
+                    f"'{shown(name)}' is an argument, and no {self.kind}: in a list, parentheses keep several "
+                    "arguments together, as in (name:a=1,b=2)"
+                )
             raise UserError(f"unknown {self.kind} '{shown(name)}'; {did_you_mean(name, self._classes)}")
         return self._classes[name]
 
