@@ -18,7 +18,7 @@ Order = Literal["same", "reversed", "equivalent", "undecided", "missing"]
 
 @dataclass(frozen=True)
 class Value:
-    """A number of a published table, and ours, None where there is none. model: what ours is called in our tables."""
+    """A number of a published table, and ours, None if there is none. model: what ours is called in our tables."""
 
     row: str
     column: str
@@ -38,7 +38,7 @@ class Pair:
     """Two values of a table that the paper orders: `lower` is the lower one there.
 
     Both are of one column, or of one row at the shortest and the longest length. compared: our losses, `lower` less
-    `higher`, nats; None where the quantity is a time, or ours is missing.
+    `higher`, nats; None if the quantity is a time, or ours is missing.
     """
 
     lower: Value
@@ -82,7 +82,7 @@ class Pair:
 
     @property
     def difference(self) -> float | None:
-        """The same of ours: nats for losses and perplexities, a ratio for times; None where one is missing."""
+        """The same of ours: nats for losses and perplexities, a ratio for times; None if one is missing."""
         if self.lower.ours is None or self.higher.ours is None:
             return None
         if self.lower.quantity == "time":
@@ -158,7 +158,7 @@ _COUNTED: dict[Order, str] = {
 
 
 def _counted(pairs: Sequence[Pair], order: Order) -> str:
-    """`9 the same way (7 *)`; nothing where no pair is so ordered."""
+    """`9 the same way (7 *)`; nothing if no pair is so ordered."""
     mine = [pair for pair in pairs if pair.order == order]
     sure = sum(pair.sure for pair in mine)
     return f"{len(mine)} {_COUNTED[order]}{f' ({sure} {MARK})' if sure else ''}" if mine else ""

@@ -33,7 +33,7 @@ class Answer:
 
 
 def answer(material: Material) -> Answer:
-    """The answer, of `fixed-target` where it was evaluated, else of the first protocol.
+    """The answer, about `fixed-target` if it was evaluated, or else the first protocol.
 
     It rests on comparisons that no loss chooses: see `family`.
     """

@@ -36,7 +36,7 @@ _PLACE = ["protocol", "factor", "model"]
 
 @dataclass(frozen=True)
 class Baseline:
-    """The rows that a report is checked against: of `evals.parquet`, and of `eval_documents.parquet` where it is there.
+    """The rows that a report is checked against: of `evals.parquet`, and of `eval_documents.parquet` if it is there.
 
     named: the path, as it was given. left_out: in words, what was left out of it.
     """
@@ -56,7 +56,7 @@ class Checked:
     interval; `p_corrected`, its p value after Holm's correction for the number of rows; the number of `seeds`;
     `seeds_gone`, those of the baseline that have no row now, as text, None if there are none; and a `verdict`, of which
     `tolerance`, nats, is the least difference that matters. If no interval can be made, the difference alone decides. A
-    loss that is gone is worse, of all seeds, where there is no `now`, or of one. notes: what was not compared, and why.
+    loss that is gone is worse, of all seeds, if there is no `now`, or of one. notes: what was not compared, and why.
     """
 
     baseline: str
@@ -145,7 +145,7 @@ def checked(
 class _Pair:
     """The rows of one protocol, factor and model, now and before, of the seeds that both have, on the same targets.
 
-    now is empty where the model is gone. gone: the seeds of before that have no row now.
+    now is empty if the model is gone. gone: the seeds of before that have no row now.
     """
 
     place: tuple[Hashable, ...]
@@ -229,7 +229,7 @@ def _pairs(now: pd.DataFrame, before: pd.DataFrame, there: pd.DataFrame) -> tupl
 def _compared(
     pairs: Sequence[_Pair], documents: pd.DataFrame, documents_before: pd.DataFrame, tolerance: float
 ) -> dict[tuple[Hashable, ...], Comparison]:
-    """By place, the difference with its interval, where both have the documents of all their runs; Holm-corrected."""
+    """By place, the difference with its interval, if both have the documents of all their runs; Holm-corrected."""
     seeds = {pair.place: pair.seeds for pair in pairs}
     now = of_documents(pd.concat([pair.now for pair in pairs]), documents)
     rows_before = pd.concat([pair.before for pair in pairs])

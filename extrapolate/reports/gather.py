@@ -78,7 +78,7 @@ class Evaluated:
     def documents(self, missing: bool = False) -> pa.Table:
         """The rows of every `eval_documents.parquet`, as columns (see `results.read_columns`).
 
-        Where there are losses on text, there must be one, unless some may be `missing`. Raises UserError if one is
+        If there are losses on text, there must be one, unless some may be `missing`. Raises UserError if one is
         damaged or missing.
         """
         found = [results.EVAL_DOCUMENTS.schema().empty_table()]
@@ -200,7 +200,7 @@ def called(rows: pa.Table, name: str) -> pa.Table:
 
 
 def table_in(folder: Path, file: str) -> Path | None:
-    """Where a folder has a table, None where it has not: that of probes has another name in a report."""
+    """Where a folder has a table, None if it has not: that of probes has another name in a report."""
     names = (file, REPORTED_PROBES) if file == PROBES_TABLE else (file,)
     return next((folder / name for name in names if (folder / name).exists()), None)
 

@@ -126,7 +126,7 @@ def summary(mine: pd.DataFrame) -> pd.DataFrame:
 
 
 def _cell(found: pd.DataFrame) -> str:
-    """The mean over layers and heads; with its standard error where there is one value, which has one."""
+    """The mean over layers and heads; with its standard error if there is one value, which has one."""
     if len(found) > 1:
         return f"{found['value'].mean():.3f}"
     value, error = found[["value", "error"]].iloc[0]

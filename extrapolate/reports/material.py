@@ -49,12 +49,12 @@ class Material:
     rows: by protocol, the rows that are shown, the paper's protocol first. They are of one set of targets, of the last
     checkpoints, and of the seeds that all models have. losses: by protocol, their table of losses by evaluation length.
     documents: the rows of these by document. compared: each model and its control, and the optimum where it is known.
-    probes: the rows on probes that are shown, empty where there are none. styles: how pictures draw each model.
+    probes: the rows on probes that are shown, empty if there are none. styles: how pictures draw each model.
     evaluated: the folders of the runs, for a section that reads a table of its own from them.
     sums: `documents`, summed for comparisons.
     along: by protocol, the rows of the same runs, extensions and targets at all checkpoints, those along the way too;
     documents_along: the rows of these by document. warnings: what was left out, for example. command: what makes the
-    same report again. checked: the losses beside those of a baseline, where one was named. leaderboard: whether models
+    same report again. checked: the losses beside those of a baseline, if one was named. leaderboard: whether models
     are ranked. threshold: the accuracy with which a model passes a probe.
     """
 

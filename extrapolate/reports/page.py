@@ -134,7 +134,7 @@ class Table(Block):
     title: str = ""
 
     def markdown(self) -> str:
-        """Losses to three decimals, training time to two, n/a where there is no number."""
+        """Losses to three decimals, training time to two, n/a if there is no number."""
         text = tables.formatted(self.frame)
         rows = [list(text.columns), *text.to_numpy().tolist()]
         return _table([[escaping.markdown(cell) for cell in row] for row in rows])
@@ -315,5 +315,5 @@ def _html(blocks: Iterable[Block]) -> Markup:
 
 
 def _number(value: object) -> float | None:
-    """What a cell is sorted by; None where it is no number."""
+    """What a cell is sorted by; None if it is no number."""
     return float(value) if isinstance(value, int | float) and value == value else None

@@ -46,7 +46,7 @@ def comparable(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
 
 def records(rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows as they were read: None where there is no value."""
+    """The rows as they were read: None if there is no value."""
     whole = rows.astype(object).where(rows.notna(), None)
     return [dict(zip(whole.columns, values, strict=True)) for values in whole.itertuples(index=False, name=None)]
 
@@ -85,7 +85,7 @@ def by_length(rows: pd.DataFrame, value: str = "accuracy") -> pd.DataFrame:
 
 
 def worst_seed(rows: pd.DataFrame) -> pd.DataFrame | None:
-    """As `by_length`, without controls: the lowest accuracy of any seed; None where every model has one seed."""
+    """As `by_length`, without controls: the lowest accuracy of any seed; None if every model has one seed."""
     if rows.groupby("model")["seed"].nunique().max() < 2:
         return None
     each = rows.groupby(["model", "factor", "seed"], sort=False, dropna=False)["accuracy"].agg(strict_mean)

@@ -127,7 +127,7 @@ def _tables() -> dict[str, PublishedTable]:
 
 
 def write_cells(folder: Path, names: Sequence[str], cells: Sequence[Repeating]) -> None:
-    """Leaves in a study's folder what its report needs of the tables it names; nothing where it names none."""
+    """Leaves in a study's folder what its report needs of the tables it names; nothing if it names none."""
     if names:
         rows = [row for name in names for row in cell_rows(published()[name], cells)]
         results.write(folder / FILE, rows, CELLS)
@@ -138,7 +138,7 @@ def write_cells(folder: Path, names: Sequence[str], cells: Sequence[Repeating]) 
 def cell_rows(table: PublishedTable, cells: Sequence[Repeating]) -> Iterator[dict[str, Any]]:
     """A row of CELLS for each number of a table and each cell that repeats it.
 
-    Where no cell has a size of the paper's, the study is at another scale, and a cell stands beside rows of any size.
+    If no cell has a size of the paper's, the study is at another scale, and a cell stands beside rows of any size.
     """
     presets = {row.preset for row in table.rows}
     sizes_as_there = any(cell.preset in presets for cell in cells)

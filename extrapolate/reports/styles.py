@@ -78,7 +78,7 @@ def drawable(values: "pd.Series[Any]") -> "pd.Series[float]":
 
 
 def limits(*values: "pd.Series[Any]", around: pd.DataFrame | None = None) -> tuple[float, float] | None:
-    """From where to where an axis shows all of these series. None where none has a value.
+    """From where to where an axis shows all of these series. None if none has a value.
 
     Of each series, a few values that are far from its rest are left out: beyond Tukey's outer fences, three times the
     distance of the quartiles beyond them, and REACH at least. So a reference, as a series of its own, is always shown.

@@ -24,7 +24,7 @@ def loss_by_ev(rows: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
     """`Model`, `Loss (ev=1)`, ..., `Training time`, `Seeds`: means over seeds, one row a model.
 
     `rows` are one protocol's, on one set of targets and of the same seeds. Training time is relative to the
-    baseline's (default rope), and missing where there is none or a model was trained on another machine.
+    baseline's (default rope), and missing if there is none or a model was trained on another machine.
     Raises UserError if runs of one model differ in more than their seed, or the baseline named is not there.
     """
     check_replicates(rows)
@@ -44,12 +44,12 @@ def loss_by_ev(rows: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
 
 
 def seed_spread(rows: pd.DataFrame) -> pd.DataFrame | None:
-    """As `loss_by_ev`, of the standard deviation over seeds; None where every model has one seed."""
+    """As `loss_by_ev`, of the standard deviation over seeds; None if every model has one seed."""
     return _over_seeds(rows, "std")
 
 
 def worst_seed(rows: pd.DataFrame) -> pd.DataFrame | None:
-    """As `loss_by_ev`, of the highest loss of any seed; None where every model has one seed."""
+    """As `loss_by_ev`, of the highest loss of any seed; None if every model has one seed."""
     return _over_seeds(rows, lambda losses: losses.max(skipna=False))
 
 
@@ -129,7 +129,7 @@ def verdicts(rows: list[dict[str, Any]], protocol: str) -> list[str]:
 
 
 def formatted(table: pd.DataFrame) -> pd.DataFrame:
-    """Every cell as text: losses to three decimals, shares to two, rates as given, n/a where there is no number."""
+    """Every cell as text: losses to three decimals, shares to two, rates as given, n/a if there is no number."""
 
     def text(value: Any, column: str) -> str:
         if isinstance(value, str):
@@ -144,7 +144,7 @@ def formatted(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _plain(rows: pd.DataFrame) -> dict[str, str]:
-    """`RoPE + PI` -> `RoPE`, by the rows themselves, for every model; itself where there is none without extension."""
+    """`RoPE + PI` -> `RoPE`, by the rows themselves, for every model; itself if there is none without extension."""
     first = rows[["model", "run", "extension"]].drop_duplicates("model")
     trained = rows[rows["extension"] == AS_TRAINED].drop_duplicates("run").set_index("run")["model"].to_dict()
     return {

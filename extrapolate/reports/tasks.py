@@ -90,9 +90,9 @@ def _number(value: float) -> str:
 
 
 def beside(published: PublishedTable, rows: pd.DataFrame) -> pd.DataFrame:
-    """The paper's rows, and below them our models' accuracies `acc` on the same tasks, where each has one.
+    """The paper's rows, and below them our models' accuracies `acc` on the same tasks, if each has one.
 
-    Empty where no model was asked any of the tasks.
+    Empty if no model was asked any of the tasks.
     """
     ours = rows[(rows["metric"] == "acc") & rows["task"].isin([column.task for column in published.columns])]
     if ours.empty:

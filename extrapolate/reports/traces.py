@@ -94,7 +94,7 @@ def most_points(chart: Chart) -> int:
 
 
 def numbers(values: Iterable[Any], digits: int = DIGITS) -> list[float | None]:
-    """The values rounded, for JSON: None where there is none, or it is infinite."""
+    """The values rounded, for JSON: None if there is none, or it is infinite."""
     found = drawable(pd.Series(list(values), dtype=float))
     return [None if value != value or abs(value) >= FURTHEST else _short(round(value, digits)) for value in found]
 
@@ -147,7 +147,7 @@ def _mode(one: Series) -> str:
 
 
 def _compact(trace: Trace) -> Trace:
-    """The trace with the first x and the distance in place of all, where they are equally far apart."""
+    """The trace with the first x and the distance in place of all, if they are equally far apart."""
     x = trace["x"]
     steps = {None if None in pair else round(pair[1] - pair[0], DIGITS) for pair in pairwise(x)}
     if len(x) < 4 or len(steps) != 1 or None in steps:
@@ -156,7 +156,7 @@ def _compact(trace: Trace) -> Trace:
 
 
 def _band(one: Series) -> list[Trace]:
-    """The room between two lines, which comes and goes with a model's line. Where an end is missing, there is none."""
+    """The room between two lines, which comes and goes with a model's line. If an end is missing, there is none."""
     ends = one.band()
     if one.style is None or ends.empty:
         return []

@@ -31,12 +31,12 @@ class Written:
     """What a report wrote, and what the user should know.
 
     files: their names. rows: the losses on text, a row for each protocol, model and length: `protocol`, `model`,
-    `factor`, `loss`, the mean over `seeds` (None where the encoding ends before), `training_time` relative to the
+    `factor`, `loss`, the mean over `seeds` (None if the encoding ends before), `training_time` relative to the
     baseline's; `difference`, the loss minus the control's, with its 95 % interval from `low` to `high`, nats, and
     `verdict`, which is not corrected. answer: in at most two sentences, what the intervals say, and one on learning
     rates at the end of a grid; empty if there are no losses. tables: the losses by evaluation length of each
     protocol. shown: the tables that `extrapolate report` prints, each with its `title` and its `frame`. warnings: what
-    was left out, for example. checked: the losses beside those of the baseline, where one was named.
+    was left out, for example. checked: the losses beside those of the baseline, if one was named.
     """
 
     files: Sequence[str]

@@ -39,7 +39,7 @@ class Comparison:
     """The loss of one model minus another's, nats per target, on the same targets; `clusters` were resampled.
 
     Both are means over `seeds`, which both have; it is empty if a checkpoint's seed is unknown. There is no
-    difference where both have seeds and share none. least: the least difference that matters, nats.
+    difference if both have seeds and share none. least: the least difference that matters, nats.
     by_seed: the difference of each pair of runs with one seed, nats. these_runs: the difference and its interval over
     documents alone, with the seeds averaged. one_run: whether a model has one run here, so that nothing is known of
     other seeds. p: the least 1 - confidence at which the interval would leave out zero; corrected: the same for all
@@ -165,7 +165,7 @@ def of_sums(
     reference: str | None = None,
     least: float = LEAST,
 ) -> Iterator[Comparison]:
-    """With `controls`, every model with its control, and with the optimum where it is known; with `pairs`, every pair,
+    """With `controls`, every model with its control, and with the optimum if it is known; with `pairs`, every pair,
     or with a `reference` every other model with it.
 
     At every factor, on the same targets. Runs of one model that differ in their seed are replicates; of a pair of
@@ -283,7 +283,7 @@ def _cells(one: Comparison, interval_name: str, several: bool, by_holm: bool, ad
 
 
 def p_text(p: float | None) -> str:
-    """`0.034`, `<0.001`, nothing where there is none."""
+    """`0.034`, `<0.001`, nothing if there is none."""
     return "" if p is None else "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
@@ -312,9 +312,7 @@ def marked(found: Sequence[Comparison]) -> str:
         f"corrected. {resampled(found)}"
     )
     if any(one.one_run for one in found):
-        said += (
-            " Where a model has one seed, interval and mark are about this run: another seed may give another order."
-        )
+        said += " If a model has one seed, interval and mark are about this run: another seed may give another order."
     return said
 
 

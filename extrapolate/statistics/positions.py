@@ -19,7 +19,7 @@ OF_ALL = "up to"  # begins `windows` that are of several lengths
 class Failure:
     """From which position on a model loses to the control, and how far it surely does not.
 
-    windows says in words of which windows: those of all lengths, `up to 16x`, where a token's loss does not depend on
+    windows says in words of which windows: those of all lengths, `up to 16x`, if a token's loss does not depend on
     how long its window is; else those of one length, `16x`, and a model has a failure for each. factor and length,
     tokens, are the longest. fails_from is the first bucket beyond L whose loss is above the control's by LEAST or more,
     and surely above it; holds_to the end of the last of those, from L on, that are surely less than LEAST above it.

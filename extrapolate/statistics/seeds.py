@@ -14,7 +14,7 @@ def seeds_of(rows: pd.DataFrame) -> tuple[int, ...]:
 
 
 def shared(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
-    """The seeds that two models both have; where one model's seed is unknown, all that the other has."""
+    """The seeds that two models both have; if one model's seed is unknown, all that the other has."""
     if not first or not second:
         return first or second
     return tuple(seed for seed in first if seed in second)
@@ -30,7 +30,7 @@ def on_shared_seeds(
 ) -> tuple[pd.DataFrame, list[str]]:
     """The rows of the seeds that every model has at every length, and a warning if that leaves rows out.
 
-    A mean over some seeds beside a mean over others shows the seeds, not the models. Where no seed is shared by all,
+    A mean over some seeds beside a mean over others shows the seeds, not the models. If no seed is shared by all,
     the rows stay as they are, and the warning says so. `what` begins the warning. at: the columns that tell what is
     averaged apart, beside the model; more: what else to evaluate alike, in words.
     """

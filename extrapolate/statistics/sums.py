@@ -35,7 +35,7 @@ class Sums:
         return found
 
     def mean(self) -> float:
-        """The mean loss over all runs, nats per target; infinite where it is not a number."""
+        """The mean loss over all runs, nats per target; infinite if it is not a number."""
         means = []
         for run in self._at.values():
             held_C = ~np.isnan(self._sum_RC["n_targets"][run])

@@ -55,7 +55,7 @@ class Section(ABC):
     @staticmethod
     @abstractmethod
     def subjects(material: Material) -> Sequence[str]:
-        """What it is written about, such as protocols or probes, a part each; empty where it does not apply."""
+        """What it is written about, such as protocols or probes, a part each; empty if it does not apply."""
 
     @staticmethod
     @abstractmethod

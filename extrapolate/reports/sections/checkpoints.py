@@ -143,7 +143,7 @@ def in_words(table: pd.DataFrame, near: str, far: str) -> list[str]:
 
 def _by_tokens(table: pd.DataFrame, column: str) -> pd.DataFrame:
     """One column of CHECKPOINTS with a row for each model and a column for each number of tokens, or the most of them
-    that fit, spread evenly, the first and the last among them. A cell is empty where a model has no such checkpoint."""
+    that fit, spread evenly, the first and the last among them. A cell is empty if a model has no such checkpoint."""
     steps = sorted(set(table[TOKENS]))
     if len(steps) > MOST_COLUMNS:
         steps = [steps[round(at * (len(steps) - 1) / (MOST_COLUMNS - 1))] for at in range(MOST_COLUMNS)]

@@ -40,7 +40,7 @@ COST = Described(
     ),
 )  # fmt: skip
 EXPLAINED = """\
-Seconds are those of one machine, the one most models were trained on. A model is on the front where no other has both a
+Seconds are those of one machine, the one most models were trained on. A model is on the front if no other has both a
 lower cost and a lower loss: only there is something paid for. What an extension adds is paid when the model is
 evaluated. Times beside other runs of a study or other programs, of imported models, and of other machines are
 n/a."""
@@ -106,7 +106,7 @@ def costs(rows: pd.DataFrame, order: Sequence[str]) -> pd.DataFrame:
 
 
 def _most(machines: "pd.Series[str]") -> str | None:
-    """The machine of most rows; None where none is known."""
+    """The machine of most rows; None if none is known."""
     known = machines.dropna()
     return None if known.empty else str(known.mode().iloc[0])
 

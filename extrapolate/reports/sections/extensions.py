@@ -34,7 +34,7 @@ EXTENSIONS = Described(
 )  # fmt: skip
 EXPLAINED = f"""\
 The loss with an extension minus that of the same run as it was trained, on the same targets, as the mean over seeds. An
-extension helps where this is -{LEAST:g} nats or less, and harms where it is {LEAST:g} or more. At 1x it shows what the
+extension helps if this is -{LEAST:g} nats or less, and harms if it is {LEAST:g} or more. At 1x it shows what the
 extension costs. How sure a difference is, `extrapolate compare --extensions` tells."""
 FEWER = "The picture has the {} extensions with the lowest difference at the longest length, of {}. The table has all."
 

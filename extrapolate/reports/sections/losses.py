@@ -121,7 +121,7 @@ class Losses(Section):
 
 
 def _bands(rows: pd.DataFrame, style: Mapping[str, Style]) -> pd.DataFrame | None:
-    """The bands of the models that a picture names; None where they are too many."""
+    """The bands of the models that a picture names; None if they are too many."""
     found = seeds.bands(rows[rows["model"].isin(styles.named(style, rows))])
     return found if found["model"].nunique() <= MOST_BANDS else None
 
@@ -133,7 +133,7 @@ def _around(rows: pd.DataFrame, style: Mapping[str, Style], bands: pd.DataFrame 
 
 
 def about_seeds(rows: pd.DataFrame, style: Mapping[str, Style]) -> list[Block]:
-    """What the lines and bands of seeds are; nothing where each model has one seed."""
+    """What the lines and bands of seeds are; nothing if each model has one seed."""
     found = _bands(rows, style)
     if found is None:
         return [Text(TOO_MANY_BANDS)]

@@ -179,7 +179,7 @@ class _Cells:
         return self._cell(model, factor, self._bits.get((model, factor), math.nan), "{:.3f}")
 
     def difference(self, model: str, factor: float) -> Cell:
-        """With a mark where it is sure."""
+        """With a mark if the difference is significant."""
         one = self._to_control.get((model, factor))
         if one is None or one.difference is None:
             return Cell(NOTHING)

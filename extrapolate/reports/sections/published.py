@@ -67,7 +67,7 @@ PUBLISHED_PAIRS = Described(
 )  # fmt: skip
 
 RULE = """\
-The paper gives no intervals: a pair counts as ordered there where its numbers differ by {:g} or more, in the units of
+The paper gives no intervals: a pair counts as ordered there if its numbers differ by {:g} or more, in the units of
 the table."""
 RULE_OF_LOSSES = """ \
 Ours are ordered if the difference in loss is at least {:g} nats and its 95 % interval excludes zero. They are
@@ -75,10 +75,10 @@ equivalent if the whole interval is nearer to zero than that, and else undecided
 differences that are none, one is ordered by chance. {} marks an order that remains after Holm's correction for the
 number of differences in this table, {}. {}"""
 RULE_OF_TIMES = " Times are ordered if their ratios differ by {:g} or more."
-ONE_SEED = " Where a model has one seed, an order is that of this run: another seed may give another."
+ONE_SEED = " If a model has one seed, an order is that of this run: another seed may give another."
 SEVERAL = "Several of our models fit one row, and so none of them stands beside it: {}."
 NO_TIMES = """\
-We have no times to compare. A time counts where the cell ran alone, and the first row of its group has one of the same
+We have no times to compare. A time counts if the cell ran alone, and the first row of its group has one of the same
 machine. A sweep with --jobs 1 measures them."""
 
 

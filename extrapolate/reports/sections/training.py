@@ -133,13 +133,13 @@ def _row(model: str, logs: Sequence[pd.DataFrame]) -> dict[str, object]:
 
 
 def _last(losses: "pd.Series[float]") -> float:
-    """The last one that there is; NaN where there is none."""
+    """The last one that there is; NaN if there is none."""
     found = losses.dropna()
     return float(found.iloc[-1]) if len(found) else float("nan")
 
 
 def _seconds(log: pd.DataFrame) -> float:
-    """Of 1,000 steps; NaN where the speed is not known."""
+    """Of 1,000 steps; NaN if the speed is not known."""
     if (rates := step_rates(log)) is None:
         return float("nan")
     last = log.iloc[-1]
