@@ -105,10 +105,9 @@ class Evaluated:
     def rows(self, file: str) -> list[Row]:
         """The rows of a file of all runs, under the runs' names. A row that several folders have is taken once.
 
-        Raises UserError if two folders differ in it, or have rows of different versions of an extension.
+        Raises UserError if two folders differ in it.
         """
         table, found = results.KEPT[file], []
-        self._check_versions(file)
         for name, parts in self.runs.items():
             taken: dict[tuple[Any, ...], tuple[Row, Part]] = {}
             for part in parts:
@@ -124,20 +123,22 @@ class Evaluated:
             found += [row | {"run": name} for row, _ in taken.values()]
         return found
 
-    def _check_versions(self, file: str) -> None:
+    def check_versions(self) -> None:
+        """Raises UserError if tables have rows of different versions of an extension's file."""
         versions: dict[str, tuple[str, Path]] = {}
-        for part in (part for parts in self.runs.values() for part in parts if file in part.tables):
-            rows = part.tables[file].select(["extension", "extension_sha256"])
-            for row in rows.group_by(["extension", "extension_sha256"]).aggregate([]).to_pylist():
-                if (version := row["extension_sha256"]) is None:
-                    continue
-                before, folder = versions.setdefault(row["extension"], (version, part.folder))
-                if before != version:
-                    where = folder if folder == part.folder else f"{folder} and {part.folder}"
-                    raise UserError(
-                        f"{row['extension']} in {where} is of different versions of that file: evaluate all with the "
-                        "same version, which drops the rows of others"
-                    )
+        for part in (part for parts in self.runs.values() for part in parts):
+            for table in part.tables.values():
+                rows = table.select(["extension", "extension_sha256"]).group_by(["extension", "extension_sha256"])
+                for row in rows.aggregate([]).to_pylist():
+                    if (version := row["extension_sha256"]) is None:
+                        continue
+                    before, folder = versions.setdefault(row["extension"], (version, part.folder))
+                    if before != version:
+                        where = folder if folder == part.folder else f"{folder} and {part.folder}"
+                        raise UserError(
+                            f"{row['extension']} in {where} is of different versions of that file: evaluate all with "
+                            "the same version, which drops the rows of others"
+                        )
 
 
 def _without_run(table: Table) -> list[str]:
@@ -332,4 +333,6 @@ def _evaluated(found: Iterable[Part], left_out: list[str]) -> Evaluated:
             left_out.append(f"taken once, for they hold the run {parts[0].folder} too: {listed(again)}")
     named = told_apart({run: parts[0].place for run, parts in runs.items()})
     names = {part.folder: named[run] for run, parts in runs.items() for part in parts if part.place[0] != part.folder}
-    return Evaluated(names, tuple(left_out), {named[run]: parts for run, parts in runs.items()})
+    evaluated = Evaluated(names, tuple(left_out), {named[run]: parts for run, parts in runs.items()})
+    evaluated.check_versions()
+    return evaluated

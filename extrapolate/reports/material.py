@@ -31,7 +31,7 @@ from extrapolate.statistics.comparable import (
 from extrapolate.statistics.comparison import Comparison
 from extrapolate.statistics.documents import as_frame, document_rows
 from extrapolate.statistics.effective import THRESHOLD
-from extrapolate.statistics.seeds import incomplete_checkpoints, on_shared_seeds
+from extrapolate.statistics.seeds import between_tables, incomplete_checkpoints, on_shared_seeds
 from extrapolate.statistics.sums import Setting, settings
 
 ISOLATES = "fixed-target"  # scores the same targets at every length, so that their context alone differs
@@ -149,6 +149,8 @@ def collect(
         warnings += not_evaluated(found["probes"], "probe", models)
         asked, of_windows = probes.comparable(found["probes"])
         warnings += of_windows
+    shown_probes = {f"probe {probe}": mine for probe, mine in asked.groupby("probe", sort=False)} if len(asked) else {}
+    warnings += between_tables({**rows, **shown_probes})
     losses = {protocol: tables.loss_by_ev(mine, baseline) for protocol, mine in rows.items()}
     along = {protocol: _along(every, shown) for protocol, shown in rows.items()}
     warnings += [text for protocol, mine in along.items() for text in incomplete_checkpoints(mine, protocol)]

@@ -1,6 +1,6 @@
 """Which seeds a comparison rests on: models are compared only on seeds that they share."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -50,6 +50,22 @@ def on_shared_seeds(
         f"{what}: models have different seeds at some lengths ({having}); shown is {in_words(tuple(sorted(common)))}, "
         f"which all have. To show more, evaluate every model with the same seeds, {more}"
     ]
+
+
+def between_tables(tables: Mapping[str, pd.DataFrame]) -> list[str]:
+    """A warning if tables show other seeds of a model than one another. tables: by what they are called in words."""
+    held: dict[str, dict[str, str]] = {}
+    for what, rows in tables.items():
+        for model, mine in rows.groupby("model", sort=False):
+            if seeds := seeds_of(mine):
+                held.setdefault(str(model), {})[what] = in_words(seeds)
+    unlike = {model: said for model, said in held.items() if len(set(said.values())) > 1}
+    if not unlike:
+        return []
+    who = "; ".join(
+        f"{model}: {', '.join(f'{what} {text}' for what, text in said.items())}" for model, said in unlike.items()
+    )
+    return [f"tables show different seeds of the same model ({who}): evaluate every run alike"]
 
 
 def incomplete_checkpoints(rows: pd.DataFrame, what: str) -> list[str]:

@@ -210,3 +210,27 @@ def test_losses_and_probes_on_different_text_are_not_in_one_report(cli, write_ru
     of_probes = cli("report", "runs", "--corpus", corpus, "--out", "probes").succeeded()
     assert f"left out all losses, because none have corpus_hash {corpus}" in of_probes.err
     assert "## Losses" not in (tmp_path / "probes/report.md").read_text()
+
+
+def test_versions_of_an_extensions_file_in_different_tables_are_refused(cli, write_run, tmp_path):
+    """The losses of one run and the probes of another would be those of one model."""
+    own = {"extension": "x.py:X", "extension_sha256": "one"}
+    write_run(tmp_path / "runs/a", lambda row: called("a")(row) and row | {"run": "a"} | own)
+    folder = write_run(tmp_path / "runs/b", called("b", seed=1, weights_sha256="b"))
+    rows = [row | {"run": "b", "seed": 1, "weights_sha256": "b"} for row in results.read(PROBES, results.PROBES)]
+    results.write(folder / PROBES.name, rows, results.PROBES)
+    cli("report", "runs").succeeded()
+    results.write(folder / PROBES.name, [row | own | {"extension_sha256": "two"} for row in rows], results.PROBES)
+    assert "x.py:X in " in (message := cli("report", "runs", "--out", "again").error())
+    assert "is of different versions of that file" in message
+
+
+def test_losses_and_probes_of_different_seeds_are_said(cli, write_run, tmp_path):
+    write_run(tmp_path / "runs/a", called("a"))
+    folder = write_run(tmp_path / "runs/b", called("b", seed=1, weights_sha256="b"))
+    for name in (TEXT_TABLE, "eval_documents.parquet"):
+        (folder / name).unlink()
+    rows = [row | {"run": "b", "seed": 1, "weights_sha256": "b"} for row in results.read(PROBES, results.PROBES)]
+    results.write(folder / PROBES.name, rows, results.PROBES)
+    said = " ".join(cli("report", "runs").succeeded().err.split())
+    assert "different seeds of the same model (RoPE: windows seed 0, fixed-target seed 0, probe needle seed 1" in said
