@@ -1,6 +1,6 @@
-"""What positions cost: which tokens are scored with which context, and the losses of a run on them.
+"""Which tokens are scored with which context, and a run's losses on them.
 
-In the order of reading: `plans` makes the plan of a length, `protocols/` lays windows over documents, `losses` scores
-windows under a plan, `window_losses` those of several lengths at once, `targets` puts losses in one order, `rows` makes
-tables of them, and `lengths` does all of this for a run. `probes` does it for probes.
+Reading order: `plans` makes the plan for a length, `protocols/` lays windows over documents, `losses` scores windows
+under a plan, `window_losses` those of several lengths at once, `targets` puts losses in one order, `rows` turns them
+into tables, and `lengths` does all of this for a run. `probes` is its counterpart for probes.
 """

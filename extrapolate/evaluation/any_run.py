@@ -1,4 +1,4 @@
-"""What can be evaluated: a run with weights, or a model that another library runs."""
+"""The interface of everything that can be evaluated."""
 
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,14 +12,11 @@ from extrapolate.runs.weights import Checkpoint
 
 
 class AnyRun(Protocol):
-    """A folder that keeps the rows, what is known of the model, and the model itself, by checkpoint.
-
-    A `Run` or a `ForeignRun`.
-    """
+    """A `Run`, or a `ForeignRun`, whose model belongs to another library."""
 
     @property
     def path(self) -> Path:
-        """The folder."""
+        """The folder that keeps its rows."""
 
     @property
     def name(self) -> str:
@@ -35,23 +32,23 @@ class AnyRun(Protocol):
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """What turns text into the model's tokens."""
+        """Turns text into the model's tokens."""
 
     @property
     def own_extension(self) -> Recipe | None:
         """The extension that belongs to the model and always applies."""
 
     def checkpoints(self, which: str) -> list[Checkpoint]:
-        """`last`, or `all` that were kept."""
+        """The `last` one, or `all` that were kept."""
 
     def build_model(self) -> LanguageModel:
-        """The model, with whatever weights: for what does not depend on them."""
+        """The model with arbitrary weights, for anything that does not depend on them."""
 
     def load_model(self, checkpoint: Checkpoint) -> LanguageModel:
         """The model with a checkpoint's weights, for evaluation."""
 
     def training_seconds(self) -> float | None:
-        """What training took; None if that is not known."""
+        """How long training took; None if unknown."""
 
     def training_taken(self) -> float | None:
-        """The share of the time of computing that other programs took in training; None if that is not known."""
+        """The share of the training's computing time that went to other programs; None if unknown."""

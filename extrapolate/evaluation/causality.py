@@ -1,4 +1,4 @@
-"""What is evaluated looks at no later token: asked of a run's weights on its text, at every length and plan."""
+"""Checks, on a run's weights and text, that no token depends on later ones at any evaluated length and plan."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -24,10 +24,15 @@ from extrapolate.names import AS_TRAINED
 from extrapolate.progress import Advance, unseen
 from extrapolate.specs.user_files import is_users
 
-# By step and precision of a run's weights: the plans and lengths at which they were found to look at no later token.
+# The plans and lengths that a run's weights have passed the check at, by step and precision.
 Passed = defaultdict[tuple[int, str], set[tuple[Plan, int]]]
 
-UNKNOWN = 10**8  # parameters of a model that does not say how many it has
+UNKNOWN = 10**8  # assumed parameters of a model that does not say how many it has
+
+
+def may_leak(model: LanguageModel) -> bool:
+    """Whether it has code that the package's own tests have not covered: a user's, or another library's."""
+    return not isinstance(model, Model) or any(map(is_users, model.encodings))
 
 
 def check_run(
@@ -43,9 +48,9 @@ def check_run(
 ) -> None:
     """Raises UserError if a token depends on later ones, or on other windows, at one of these lengths or at L.
 
-    model: as `precision` runs it. extensions: as `EvaluationSettings` has them; a constant that is yet to be fitted has
-    some value. Lengths that are longer than L and too long for memory are left out, as they are from the evaluation.
-    passed: what these weights were asked before in this precision, which is not asked again.
+    model: as `precision` runs it. extensions: as in `EvaluationSettings`; a constant that is yet to be fitted gets a
+    placeholder. Lengths beyond L that do not fit into memory are skipped, as in the evaluation. passed: what these
+    weights have passed in this precision; it is not checked again, and grows.
     """
     asked: dict[tuple[Plan, int], str] = {}
     for text, applied in extensions_to_evaluate(run, model, extensions).items():
@@ -65,26 +70,21 @@ def check_run(
         tokens = np.minimum(tokens, model.vocab_size - 1)  # the store alone may have an end of text
         return torch.from_numpy(np.resize(tokens, (count, length)))
 
-    if isinstance(model, Model) and precision == "fp32" and any(map(is_users, model.encodings)):
-        _check_forgets(run, model, [(plan, windows(length)[:1]) for plan, length in asked])
+    if isinstance(model, Model) and precision == "fp32" and may_leak(model):
+        calls = [(plan, to_device(windows(length)[:1], model.device)) for plan, length in asked]
+        with torch.inference_mode():
+            changed_BT = causality.remembers(model, calls)
+        if changed_BT is not None:
+            wrong = causality.REMEMBERS
+            raise UserError(f"{run.path}: the encoding {wrong.what}, at {changed_BT.shape[1]} tokens: {wrong.advice}")
     for (plan, length), text in asked.items():
         progress(f"{run.name} causality of {text} at {length} tokens", 0)
-        # A model of our own was tried at more places of L tokens before its training; what the package has, its tests
-        # have tried at other lengths.
-        more = any(map(is_users, model.encodings)) and length != model.seq_len if isinstance(model, Model) else True
+        # Training has checked our own models at more places of L tokens.
+        more = may_leak(model) and not (isinstance(model, Model) and length == model.seq_len)
         size = model.parameter_count()
         places = places_within(UNKNOWN if size is None else size, length) if more else 0
         check_plan(run, model, plan, windows(length), text, precision, places)
         passed.add((plan, length))
-
-
-@torch.inference_mode()
-def _check_forgets(run: AnyRun, model: Model, calls: Sequence[tuple[Plan, Tensor]]) -> None:
-    """Raises UserError if an encoding keeps something from one of these calls, which the model has not answered yet."""
-    on_device = [(plan, to_device(tokens_BT, model.device)) for plan, tokens_BT in calls]
-    if (tokens_BT := causality.remembers(model, on_device)) is not None:
-        wrong = causality.REMEMBERS
-        raise UserError(f"{run.path}: the encoding {wrong.what}, at {tokens_BT.shape[1]} tokens: {wrong.advice}")
 
 
 @torch.inference_mode()
@@ -97,7 +97,7 @@ def check_plan(
     precision: str = "fp32",
     places: int = 0,
 ) -> None:
-    """As `check_run`, for one plan and these tokens. places: as `causality.leak_of` has them."""
+    """As `check_run`, for one plan and these tokens. places: see `causality.leak_of`."""
     tokens_BT = to_device(tokens_BT, model.device)
     length = tokens_BT.shape[1]
     setting_of = partial(model.setting, plan, storage_of(precision))

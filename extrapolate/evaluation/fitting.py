@@ -1,10 +1,9 @@
-"""Constants that an extension leaves to be fitted to held-out text."""
+"""Fits constants of extensions to held-out text."""
 
 import math
 from collections.abc import Callable
 
 from extrapolate.data.store import Split
-from extrapolate.encodings.base import Encoding
 from extrapolate.encodings.plan import Plan
 from extrapolate.evaluation.validation import validation_loss, validation_windows
 from extrapolate.extensions.base import Searched
@@ -13,7 +12,7 @@ from extrapolate.model.language_model import LanguageModel
 
 FIT_TARGETS = 8_192
 LOW, HIGH = -0.5, 1.0
-STEPS = 10  # of a golden section: the constant is known to about 0.01
+STEPS = 10  # of a golden-section search, which finds the constant to about 0.01
 
 
 def fitted(
@@ -28,9 +27,9 @@ def fitted(
 ) -> Recipe:
     """The recipe with the constant that gives the lowest loss on the validation split at this length.
 
-    `plan_of` gives the plan of a fitted recipe, with whatever else applies; seq_len is the training length, up to which
-    nothing depends on the constant, and nothing is tried. `progress` is called with the inputs of every batch. Raises
-    UserError if no document of the split holds a window of `length` tokens.
+    plan_of: the whole plan for a fitted recipe. seq_len: the training length; nothing is fitted up to it, since
+    nothing depends on the constant there. `progress` is called with the inputs of every batch. Raises UserError if no
+    document of the split holds a window of `length` tokens.
     """
     if length <= seq_len:
         return recipe.fitted(0.0)
@@ -46,43 +45,31 @@ def fitted(
         return validation_loss(model, split, windows, plan_of(candidate), precision, progress=advance)
 
     if isinstance(part := recipe.to_fit, Searched):
-        found = searched(recipe, part, model.encoding, seq_len, length, loss_of)
-        progress(inputs_of_fit(recipe, model, split, length) - seen)  # what the search could do without
-        return found
+        layers = part.for_layers
 
-    def loss(value: float) -> float:
-        return loss_of(recipe.fitted(value))
+        def with_part(candidate: Searched) -> Recipe:
+            return recipe.with_part(candidate.with_layers(layers))
+
+        found = part.found(model.encoding, seq_len, length, lambda candidate: loss_of(with_part(candidate)))
+        progress(inputs_of_fit(recipe, model, split, length) - seen)  # those that the search did not need
+        return with_part(found)
 
     low = max(LOW, -0.9 / math.log(length / seq_len))  # 1 + c ln(N/L) stays positive
-    return recipe.fitted(round(lowest(loss, low, HIGH, STEPS), 3))
-
-
-def searched(
-    recipe: Recipe, part: Searched, encoding: Encoding, seq_len: int, length: int, loss: Callable[[Recipe], float]
-) -> Recipe:
-    """The recipe whose part has the constants of the lowest loss."""
-
-    def with_part(candidate: Searched) -> Recipe:
-        return recipe.with_part(candidate.with_layers(part.for_layers))
-
-    return with_part(part.found(encoding, seq_len, length, lambda candidate: loss(with_part(candidate))))
+    return recipe.fitted(round(lowest(lambda value: loss_of(recipe.fitted(value)), low, HIGH, STEPS), 3))
 
 
 def inputs_of_fit(recipe: Recipe, model: LanguageModel, split: Split, length: int) -> int:
-    """How many inputs `fitted` computes at a length beyond the training length; of a search, at most."""
+    """How many inputs `fitted` computes at a length beyond the training length (an upper bound for a search)."""
     windows = validation_windows(split, length, FIT_TARGETS)
-    part = recipe.to_fit
-    tries = part.most_tries(_frequencies(model)) if isinstance(part, Searched) else STEPS + 2
+    tries = STEPS + 2
+    if isinstance(part := recipe.to_fit, Searched):
+        spectrum = model.encoding.spectrum()
+        tries = part.most_tries(0 if spectrum is None else spectrum.count)
     return tries * sum(len(group.start_W) * group.length for group in windows)
 
 
-def _frequencies(model: LanguageModel) -> int:
-    spectrum = model.encoding.spectrum()
-    return 0 if spectrum is None else spectrum.count
-
-
 def lowest(function: Callable[[float], float], low: float, high: float, steps: int) -> float:
-    """Where a function with one valley in low..high is lowest, by a golden section."""
+    """The minimum of a function with one valley in low..high, by golden-section search."""
     golden = (5**0.5 - 1) / 2
     left, right = high - golden * (high - low), low + golden * (high - low)
     at_left, at_right = function(left), function(right)

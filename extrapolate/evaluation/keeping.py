@@ -1,4 +1,4 @@
-"""A run's folder while an evaluation writes rows into it: they are of one training, and of today's weights."""
+"""Keeps the rows in a run's folder to those of its present training and weights."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,6 @@ from extrapolate.progress import Say
 from extrapolate.results.identity import Trained, trained
 from extrapolate.runs.config import training_of
 from extrapolate.runs.run import Run
-from extrapolate.runs.weights import Checkpoint
 
 Row = dict[str, Any]
 _VERSION = ["extension", "extension_sha256"]
@@ -23,11 +22,11 @@ _KEY = [name for name in results.EVALS.key if name != "run"]
 
 @contextlib.contextmanager
 def keeping_rows(run: AnyRun, extensions: Sequence[str], say: Say) -> Iterator[None]:
-    """Holds the folder of a run for an evaluation with extensions.
+    """Locks a run's folder for an evaluation with extensions.
 
-    Rows that an earlier training left in the folder, or another version of an extension's file, are dropped from all of
-    its tables, and `say` says so. The others are called as the folder is called now. Raises InUse if another process
-    writes there.
+    Drops the rows of an earlier training in the folder, or of another version of an extension's file, from all its
+    tables, and says so. The rows that stay take the folder's present name. Raises InUse if another process writes
+    there.
     """
     with files.locked(run.path):
         files.remove_partials(run.path)
@@ -39,7 +38,7 @@ def keeping_rows(run: AnyRun, extensions: Sequence[str], say: Say) -> Iterator[N
 
 
 def _keep_own(run: AnyRun, versions: Mapping[str, str | None], say: Say) -> None:
-    """versions: the hashes of the files of extensions, by what rows call them."""
+    """versions: the hashes of extensions' files, by the extensions' names in rows."""
     tables = {run.path / file: table for file, table in results.KEPT.items() if (run.path / file).exists()}
     found = {path: results.read_columns(path, table) for path, table in tables.items()}
     left = {path: trained(rows) for path, rows in found.items()}
@@ -60,7 +59,7 @@ def _keep_own(run: AnyRun, versions: Mapping[str, str | None], say: Say) -> None
             and found[path]["run"].unique().to_pylist() == [run.name]
         ):
             continue
-        # What belongs to rows goes first: if this is stopped in between, the rows are dropped the next time.
+        # Drops what belongs to rows before the rows: if this is interrupted, the next evaluation drops the rows.
         if path.name == TEXT_TABLE and (targets := path.with_name(TARGETS_TABLE)).exists():
             gone = [row for row in found[path].to_pylist() if own(row) is None]
             results.merge_columns(
@@ -82,21 +81,17 @@ def _keep_own(run: AnyRun, versions: Mapping[str, str | None], say: Say) -> None
 
 
 def _of_others(run: AnyRun, left: set[Trained]) -> set[Trained]:
-    """Which of the checkpoints that rows are of belong to an earlier training.
+    """The checkpoints among those of the rows that belong to an earlier training.
 
-    Rows of steps whose weights are gone are this training's where there are rows of its last weights too, and none of
-    others: an evaluation that writes rows of these weights has dropped all others before.
+    Rows of steps whose weights are gone count as this training's if there are also rows of its last weights, and none
+    of others: the evaluation that wrote rows of these weights has dropped all others.
     """
     training = training_of(run.config)
-    here = {Trained(*training, one.step, one.sha256) for one in _weights(run)}
+    try:
+        weights = run.checkpoints("all")
+    except UserError:  # one of those along the way is damaged
+        weights = run.checkpoints("last")
+    here = {Trained(*training, one.step, one.sha256) for one in weights}
     last, steps = max(here, key=lambda one: one.step), {one.step for one in here}
     mine = {one for one in left - here if one[:2] == training and one.step not in steps}
     return set() if mine == left - here and last in left else left - here
-
-
-def _weights(run: AnyRun) -> list[Checkpoint]:
-    """All checkpoints that are there; where one of those along the way is damaged, the last alone."""
-    try:
-        return run.checkpoints("all")
-    except UserError:
-        return run.checkpoints("last")

@@ -1,8 +1,8 @@
-"""Which targets need what lies more than L tokens before them: the key tokens.
+"""Key tokens: the targets that need text more than L tokens back.
 
-On text with a known optimum they are those that become much more probable with the text beyond the last L tokens; on
-other text, those whose only copy in sight is farther back. Both are asked in each target's window of the longest
-length. The set depends on the text and its windows alone: it is the same for all models and at all lengths.
+On text with a known optimum, these are the targets that the text beyond the last L tokens makes much more probable; on
+other text, those whose only copy in the window is farther back. Both are decided in the windows of the longest length,
+so that the set depends only on the text and its windows: it is the same for all models and lengths.
 
 Shapes: W windows, T tokens of a window with the last target, S scored targets of a window, N targets.
 """
@@ -15,39 +15,31 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from extrapolate.data.store import Split
 from extrapolate.data.synthetic.base import Process
-from extrapolate.evaluation.optimum import AT_ONCE
+from extrapolate.evaluation.optimum import AT_ONCE, in_chunks
 from extrapolate.evaluation.protocols.base import Windows
 from extrapolate.evaluation.targets import in_order
 
-AT_ONCE_CUT = 2**17  # tokens, which stay in the cache
-GAIN = math.log(2)  # nats, from text beyond the last L tokens: it makes the target at least twice as probable
+AT_ONCE_CUT = 2**17  # tokens; they stay in the cache
+GAIN = math.log(2)  # nats: the text beyond the last L tokens at least doubles the target's probability
 
 
 def copies_beyond(groups: Sequence[Windows], split: Split, seq_len: int, context: int) -> np.ndarray:
-    """Which targets have a copy in their window that is more than seq_len tokens back, and none nearer, bool [N].
+    """Whether the nearest copy of each target in its window is more than seq_len tokens back, bool [N].
 
     A copy is an earlier occurrence of the target with the same `context` tokens before it.
     """
-    found = []
-    for group in groups:
-        size = max(1, AT_ONCE // group.length)
-        parts = [
-            distances(group.tokens(split, slice(row, row + size)), context)[:, -group.scored :] > seq_len
-            for row in range(0, len(group.start_W), size)
-        ]
-        found.append(np.concatenate(parts))
-    return in_order(groups, found)
+    return in_chunks(groups, split, lambda tokens_WT: distances(tokens_WT, context) > seq_len)
 
 
 def distances(tokens_WT: np.ndarray, context: int) -> np.ndarray:
-    """How many tokens before each token its nearest copy in the window is, [W, T]; 0 if there is none."""
+    """How many tokens back the nearest copy of each token in its window is, [W, T]; 0 if there is none."""
     windows, length = tokens_WT.shape
     found_WT = np.zeros((windows, length), np.int64)
     if length <= context:
         return found_WT
     token_WT = np.unique(tokens_WT, return_inverse=True)[1].reshape(windows, length)
     count = int(token_WT.max()) + 1
-    # Each token with those before it as one number, equal for equal tokens, one token longer with every step.
+    # Numbers every token with those before it, equal for equal tokens; each step makes it one token longer.
     gram_WT = token_WT
     for more in range(1, context + 1):
         codes_WT = gram_WT[:, :-1] * count + token_WT[:, more:]
@@ -65,12 +57,12 @@ def distances(tokens_WT: np.ndarray, context: int) -> np.ndarray:
 def gained_beyond(
     groups: Sequence[Windows], split: Split, seq_len: int, process: Process, optimum_N: np.ndarray
 ) -> np.ndarray:
-    """Which targets the last seq_len tokens alone would cost GAIN or more, beside their whole window, bool [N].
+    """Whether cutting each target's context to the last seq_len tokens costs GAIN or more, bool [N].
 
-    optimum_N: the least loss that is possible with the whole windows, nats.
+    optimum_N: the lowest possible loss with the whole windows, nats.
     """
     cut_N = in_order(groups, [_cut(process, split, group, seq_len) for group in groups])
-    return cut_N - optimum_N >= GAIN  # not a number where nothing was cut
+    return cut_N - optimum_N >= GAIN  # NaN if nothing was cut
 
 
 def _cut(process: Process, split: Split, group: Windows, seq_len: int) -> np.ndarray:

@@ -42,23 +42,21 @@ from extrapolate.evaluation.text import beginning_token, check_text
 from extrapolate.evaluation.validation import validation_windows
 from extrapolate.evaluation.window_losses import Measured, inputs_of, joined, measure, prefixes_agree
 from extrapolate.model.language_model import LanguageModel
-from extrapolate.model.model import Model
 from extrapolate.names import AS_TRAINED, PRECISIONS, TARGETS_TABLE
 from extrapolate.progress import QUIET, Advance, Say, unseen
 from extrapolate.results import EVAL_DOCUMENTS, EVAL_TARGETS, EVALS, check_grows
 from extrapolate.runs.weights import Checkpoint
-from extrapolate.specs.user_files import is_users
 
-# Of one setting: the rows of `evals.parquet` and of `eval_documents.parquet`, and those of `eval_targets.parquet` as
-# columns, none of which are kept unless they were asked for (see `results.tables`).
+# The rows of one setting for `evals.parquet`, `eval_documents.parquet` and `eval_targets.parquet` (see
+# `results.tables`); the last are columns, and empty without `keep_losses`.
 Rows = tuple[list[dict[str, Any]], list[dict[str, Any]], pa.Table]
 
 MOST_LOSSES = 2**23  # of targets, in the file of a run
-MOST_BETWEEN = 16  # lengths at which a user's encoding is asked whether it looks at later tokens, besides N
+MOST_BETWEEN = 16  # lengths besides N at which a user's encoding is checked for leaks
 
 
 def check_run(run: AnyRun, store: Store, settings: EvaluationSettings) -> None:
-    """Raises UserError if nothing at all can be evaluated of a run: it is damaged, or of another text."""
+    """Raises UserError if a run cannot be evaluated at all: it is damaged, or its tokens are not the store's."""
     check_text(run, store)
     run.checkpoints(settings.checkpoint)
     for name, table in (
@@ -71,7 +69,7 @@ def check_run(run: AnyRun, store: Store, settings: EvaluationSettings) -> None:
 
 
 def check(run: AnyRun, store: Store, settings: EvaluationSettings) -> None:
-    """Raises UserError if anything asked for cannot be evaluated, before any work is done."""
+    """Raises UserError before starting if a setting is invalid for the run."""
     settings.check_max_targets()
     if not settings.protocols and not settings.probes:
         raise UserError(f"name at least one protocol: {', '.join(protocols.names())}")
@@ -125,11 +123,10 @@ def evaluate(
     say: Say = QUIET.say,
     passed: Passed | None = None,
 ) -> Iterator[Rows]:
-    """Yields rows for the tables of an evaluation, a setting at a time.
+    """Yields rows for the tables of an evaluation, one setting at a time.
 
-    The plain model is always evaluated. What `progress` is called with adds up to `expected_inputs`. A length for which
-    memory does not suffice has no loss, as one that the encoding is not defined at, and `say` says so. passed: as
-    `models` has it.
+    The plain model is always evaluated. Calls of `progress` add up to `expected_inputs`. Rows have no loss at lengths
+    that do not fit into memory (`say` says so), or that the encoding is not defined at. passed: see `models`.
     """
     bytes_of = token_bytes(store.tokenizer())
     for checkpoint, loaded, precision, model in models(run, store, settings, device, progress, passed):
@@ -152,9 +149,9 @@ def models(
     progress: Advance = unseen,
     passed: Passed | None = None,
 ) -> Iterator[tuple[Checkpoint, LanguageModel, str, LanguageModel]]:
-    """Every checkpoint and precision asked for: the model as it was loaded, and as that precision runs it.
+    """Every checkpoint and precision: the model as loaded, and as that precision runs it.
 
-    Raises UserError if a model looks at later tokens. passed: at what it was found not to, of this run and text.
+    Raises UserError if a model looks at later tokens. passed: what the run has passed on this text; it grows.
     """
     passed = defaultdict(set) if passed is None else passed
     for checkpoint in run.checkpoints(settings.checkpoint):
@@ -173,9 +170,8 @@ def models(
 
 
 def _lengths_between(model: LanguageModel, layouts: Iterable[Layout]) -> list[int]:
-    """Other lengths than N of the windows that a user's encoding, or another library's model, reads: the longest of
-    each evaluation length and some of the others. What the package has, its tests have tried at such lengths."""
-    if isinstance(model, Model) and not any(map(is_users, model.encodings)):
+    """Window lengths other than N to check for leaks: the longest of each evaluation length, and some of the others."""
+    if not causality.may_leak(model):
         return []
     found: set[int] = set()
     for layout in layouts:
@@ -187,7 +183,7 @@ def _lengths_between(model: LanguageModel, layouts: Iterable[Layout]) -> list[in
 
 
 def expected_inputs(run: AnyRun, store: Store, settings: EvaluationSettings) -> int:
-    """How many inputs `evaluate` computes, for its progress: of models that look at the length, too few."""
+    """How many inputs `evaluate` computes, for its progress; too low for models that look at the length."""
     model, split = run.build_model(), store.split(settings.split)
     chosen = extensions_to_evaluate(run, model, settings.extend)
     control_plan = chosen[AS_TRAINED].plan(run, model, model.seq_len)
@@ -208,9 +204,9 @@ def expected_inputs(run: AnyRun, store: Store, settings: EvaluationSettings) -> 
 def _by_plan(
     model: LanguageModel, layout: Layout, plans: Mapping[int, Plan], control_plan: Plan
 ) -> dict[Plan, list[Key]]:
-    """The keys that each plan is wanted for, if the encoding reaches the whole of their row, and the control's.
+    """The keys to measure under each plan, and the control's; rows that the encoding is not defined for are left out.
 
-    plans: by length. Rows with a length that has none are left out.
+    plans: by length. Rows with a length that has no plan are left out, too.
     """
     wanted: dict[Plan, list[Key]] = {}
     for row in layout.rows:
@@ -224,9 +220,9 @@ def _by_plan(
 
 @dataclass
 class _ProtocolEvaluation:
-    """One run's evaluation by one protocol, each window computed once: settings whose plans are equal share them.
+    """Evaluates one run by one protocol, and computes each window once: settings with equal plans share them.
 
-    loaded: the model as its weights say; model: as `precision` runs it. shared: what all rows have of the protocol.
+    loaded: the model in its own precision; model: as `precision` runs it. shared: columns of the protocol's rows.
     """
 
     run: AnyRun
@@ -256,18 +252,18 @@ class _ProtocolEvaluation:
         self._known: dict[tuple[Plan, Key], Measured] = {}
         self._looks_at_length: set[tuple[Plan, Key]] = set()
         self._too_long: set[tuple[Plan, Key]] = set()  # memory did not suffice
-        # What is best after a token that is not of the text, no process says.
+        # With a token that is not part of the text, the optimum is unknown.
         process = process_of(self.store) if self.bos is None else None
         self.optimum = {
             length: None if process is None else optimal_losses(process, split, groups)
             for length, groups in layout.rows.items()
         }
         longest = self.lengths[-1]
-        asked, best_N = (layout.rows[longest], split, self.model.seq_len), self.optimum[longest]
+        at_longest, best_N = (layout.rows[longest], split, self.model.seq_len), self.optimum[longest]
         if process is None or best_N is None:
-            self.key_N = copies_beyond(*asked, self.settings.key_context)
+            self.key_N = copies_beyond(*at_longest, self.settings.key_context)
         else:
-            self.key_N = gained_beyond(*asked, process, best_N)
+            self.key_N = gained_beyond(*at_longest, process, best_N)
         self.shared |= {"key_context": self.settings.key_context if process is None else None, "key_within": longest}
 
     def rows(self, setting: dict[str, Any], applied: AppliedExtensions, as_trained: AppliedExtensions) -> Rows:
@@ -308,7 +304,7 @@ class _ProtocolEvaluation:
         return rows, document_rows, pa.concat_tables(target_rows)
 
     def _joined(self, parts: Sequence[tuple[Plan, Key]]) -> Measured | None:
-        """What was measured of one row's windows; None if some of them were not."""
+        """The measurement of a row's windows; None if some of them were not measured."""
         found = [(self.windows[key], self._known.get((plan, key))) for plan, key in parts]
         known = [(groups, measured) for groups, measured in found if measured is not None]
         return joined(known) if known and len(known) == len(found) else None
@@ -322,7 +318,7 @@ class _ProtocolEvaluation:
                 self._too_long |= {(plan, key) for key in new if key != CONTROL and plan_length(key) >= error.length}
 
     def _not_measured(self, what: str, error: OutOfMemoryError) -> None:
-        """Says that windows are n/a. Raises the error where they are so short that nothing is left to compare with."""
+        """Says that windows are n/a. Raises the error if they are no longer than L: nothing is left to compare with."""
         if error.length <= self.model.seq_len:
             raise error
         self.say(f"{what}: {error}; it is n/a")
@@ -331,17 +327,14 @@ class _ProtocolEvaluation:
         own = [key for key in new if key != CONTROL]
         factors = ", ".join(f"{row / self.model.seq_len:g}x" for row in dict.fromkeys(map(row_of, own)))
         wanted = {key: self.windows[key] for key in new}
-        # L always among them: one length alone tells nothing, and other lengths may be evaluated another day. Of those
-        # within an evaluation length, the longest: all of them would take as long as the evaluation.
+        # Always compares with L: one length alone tells nothing, and other lengths may be evaluated another day. Of the
+        # lengths within an evaluation length only the longest: all of them would take as long as the evaluation.
         mine = {plan_length(key) for key in own}
-        lengths = [
-            self.model.seq_len,
-            *sorted(mine & self.layout.rows.keys() | {max(mine, default=self.model.seq_len)}),
-        ]
-        share = prefixes_agree(self.loaded, plan, lengths)
+        compared = mine & self.layout.rows.keys() | {max(mine, default=self.model.seq_len)}
+        share = prefixes_agree(self.loaded, plan, [self.model.seq_len, *compared])
         if not share:
             self._looks_at_length |= {(plan, key) for key in new}
-        # Of what the whole was expected to take.
+        # `expected_inputs` expects windows to be shared.
         part = 1.0 if share else inputs_of(wanted, share=True) / inputs_of(wanted, share=False)
         return measure(
             self.model,

@@ -1,8 +1,8 @@
-"""What a model makes of the targets of some windows: their negative log-likelihood, and which are the likeliest token.
+"""Scores the targets of windows: their negative log-likelihood, and whether they are the likeliest token.
 
 Shapes: W windows, B windows of a batch, T inputs and the next token, P scored places, N = B P, R of these at a time,
-D width, V vocabulary, A tokens scored at the last place, C candidates, K numbers of each target: its loss, and on
-request whether it is the likeliest token, its margin over the candidates, and whether it is likelier than all of them.
+D width, V vocabulary, A tokens scored at the last place, C candidates, K numbers per target: its loss and, on request,
+whether it is the likeliest token, its margin over the candidates, and whether it is likelier than all of them.
 """
 
 import math
@@ -25,7 +25,7 @@ from extrapolate.machine.devices import to_device
 from extrapolate.machine.distributed import working
 from extrapolate.model.language_model import LanguageModel
 
-BATCH_TOKENS = 8192  # inputs in a forward pass, or one window, unless asked otherwise
+BATCH_TOKENS = 8192  # default number of inputs in a forward pass; at least one window
 LOGIT_ELEMENTS = 2**20  # logits held at a time: 4 MiB in float32, which stay in the cache
 
 
@@ -40,7 +40,7 @@ def target_losses(
     batch_tokens: int = BATCH_TOKENS,
     progress: Callable[[int], None] = lambda tokens: None,
 ) -> np.ndarray:
-    """The loss of each target, nats, float32 [W, scored]; or, at places_P of every window, [W, P]: see `scores_at`.
+    """The loss of each target, nats, float32 [W, scored]; with places_P, at these places of every window, [W, P].
 
     `progress` is called with the inputs of every batch.
     """
@@ -54,12 +54,12 @@ def target_losses(
 
 @dataclass(frozen=True)
 class Scores:
-    """What a model makes of the true next token at P places of W windows, given the true ones before it.
+    """Scores of the true next token at P places of W windows, given the true tokens before it.
 
-    loss_WP is its negative log-likelihood, nats, float32. likeliest_WP, bool: whether no token is likelier; None where
-    that was not asked.
+    loss_WP: its negative log-likelihood, nats, float32. likeliest_WP, bool: whether no token is likelier; None unless
+    requested.
 
-    With candidates, else None: margin_WP, float32, is the mean loss of the other candidates less its own, nats, and
+    With candidates, else None: margin_WP, float32, is the mean loss of the other candidates minus its own, nats, and
     chosen_WP, float32, is 1 if its loss is below that of every other candidate, else 0. Both are NaN if there is no
     other candidate.
     """
@@ -88,19 +88,20 @@ def scores_at(
 ) -> Scores:
     """Scores the same places of `count` windows of `length` inputs, in batches of BATCH_TOKENS inputs.
 
-    `tokens_of` gives the tokens of some of the windows, [B, length + 1]; a place is the index of the last input seen.
-    last_WA: the tokens to score after the last place, instead of the window's own; its scores are then [W, P - 1 + A].
-    candidates_WC: different tokens, which every target of a window is compared with; -1 stands for none.
-    places_P ascend. What is behind the first of them enters the last block by its keys and values alone, and logits
-    are computed for these places only; memory grows with the window's length, not with its square. Processes that work
-    together compute a batch each in turn, and all have all scores.
+    `tokens_of` gives the tokens of some of the windows, [B, length + 1]. places_P: indices of the last input seen,
+    ascending. last_WA: tokens to score after the last place, instead of the window's own; scores are then
+    [W, P - 1 + A]. candidates_WC: distinct tokens to compare every target of a window with; -1 stands for none.
+
+    Earlier tokens enter the last block only through their keys and values, and logits are computed only at these
+    places; memory grows with the window's length, not with its square. Processes that work together take batches in
+    turn, and all return all scores.
     """
     ranks = working()
     device = model.device
     first = int(places_P[0])
     wanted_P = to_device(torch.from_numpy(places_P), device)
     everything = len(places_P) == length - first
-    # On the device to the end: to fetch what each batch gives would be to wait for it.
+    # Stays on the device until the end: fetching each batch would wait for it.
     others = 0 if last_WA is None else last_WA.shape[1] - 1
     numbers = 1 + likeliest + (0 if candidates_WC is None else 2)
     found_KWP = torch.zeros(numbers, count, len(places_P) + others, device=device)
@@ -134,7 +135,7 @@ def scores_at(
         for row, end in shares:
             while row < end:
                 done = room.enough_for(partial(batch, row, end))
-                progress(done * length * count // own)  # with what the others do meanwhile
+                progress(done * length * count // own)  # the other processes' share included
                 row += done
     except OutOfMemoryError as error:
         lacking = error
@@ -148,10 +149,7 @@ def scores_at(
 def _against(
     model: LanguageModel, hidden_ND: Tensor, targets_N: Tensor, likeliest: bool, candidates_NC: Tensor | None
 ) -> Tensor:
-    """The numbers of each target, as `scores_at` returns them in `Scores`: float32 [K, N].
-
-    LOGIT_ELEMENTS logits are computed at a time.
-    """
+    """The numbers of each target, in the order of `Scores`, float32 [K, N], from LOGIT_ELEMENTS logits at a time."""
     rows = max(1, LOGIT_ELEMENTS // model.vocab_size)
     parts = []
     for first in range(0, len(targets_N), rows):
@@ -167,7 +165,7 @@ def _against(
 
 
 def _over(logits_RV: Tensor, targets_R: Tensor, candidates_RC: Tensor) -> tuple[Tensor, Tensor]:
-    """Margins, and whether targets are chosen. A difference of two losses is one of logits: what they share cancels."""
+    """Margins, and whether targets are chosen, from logits: their differences are those of losses."""
     other_RC = (candidates_RC >= 0) & (candidates_RC != targets_R[:, None])
     above_RC = logits_RV.gather(1, targets_R[:, None]) - logits_RV.gather(1, candidates_RC.clamp(min=0))
     count_R = other_RC.sum(dim=1)

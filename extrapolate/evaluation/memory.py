@@ -1,4 +1,4 @@
-"""An evaluation that runs out of memory goes on with less at a time, as long as there is less."""
+"""Retries work that ran out of memory with less of it at a time."""
 
 import re
 from collections.abc import Callable
@@ -10,15 +10,13 @@ from extrapolate.model.attention import Setting
 
 T = TypeVar("T")
 _ASKED = re.compile(r"(?i)(?:tried|unable) to allocate ([0-9.]+ ?\w+)")
-
-
 MEMORY = "memory does not suffice"  # why a row has no loss
 
 
 class OutOfMemoryError(RuntimeError):
-    """Memory does not suffice for one window, however few queries are computed at a time.
+    """Memory does not suffice for a single window with one query at a time.
 
-    length is the window's, tokens, and asked the memory that was asked for last, as the allocator says it.
+    length: of the window, tokens. asked: the last allocation that failed, in the allocator's words.
     """
 
     def __init__(self, length: int, asked: str) -> None:
@@ -28,17 +26,16 @@ class OutOfMemoryError(RuntimeError):
 
 
 class Room:
-    """How much is computed at a time: a number of windows, with the model's setting."""
+    """How much is computed at a time: a number of windows of `length` tokens, with the model's setting for a plan."""
 
     def __init__(self, length: int, windows: int, setting: Any) -> None:
-        """`length` is that of the windows, tokens; `setting` is what the model made of a plan."""
         self.length, self.windows, self.setting = length, windows, setting
 
     def enough_for(self, work: Callable[[int, Any], T]) -> T:
-        """What `work(windows, setting)` gives, with half as much at a time whenever memory does not suffice.
+        """Returns `work(windows, setting)`, and tries again with half as much if memory does not suffice.
 
-        First half the windows; for one window alone, half the queries in a chunk of attention. Raises OutOfMemoryError
-        where it is one window and one query.
+        Halves the windows first; with a single window, the queries in a chunk of attention. Raises OutOfMemoryError
+        if one window and one query do not fit.
         """
         while True:
             try:
@@ -47,21 +44,17 @@ class Room:
                 if not of_memory(error):
                     raise
                 asked = _ASKED.search(str(error))
-            # Here the error is forgotten, and the tensors that its traceback held are free.
-            self._halve(asked[1] if asked else "")
-
-    def _halve(self, asked: str) -> None:
-        if self.windows > 1:
-            self.windows //= 2
-            return
-        smaller = self.setting.smaller() if isinstance(self.setting, Setting) else None
-        if smaller is None:
-            raise OutOfMemoryError(self.length, asked)
-        self.setting = smaller
+            # The error is gone here, and with it the tensors that its traceback held.
+            if self.windows > 1:
+                self.windows //= 2
+                continue
+            self.setting = self.setting.smaller() if isinstance(self.setting, Setting) else None
+            if self.setting is None:
+                raise OutOfMemoryError(self.length, asked[1] if asked else "")
 
 
 def of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory does not suffice: Python's and NumPy's, a GPU's, or torch's on a CPU."""
+    """Whether an error means out of memory: Python's and NumPy's, a GPU's, or torch's on a CPU."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)

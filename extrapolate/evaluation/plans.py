@@ -1,4 +1,4 @@
-"""What is applied to a run at inference, and the plan that follows for a length."""
+"""The extensions applied to a run at inference, and the plan they give for a length."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,14 +19,14 @@ from extrapolate.specs import shown
 
 @dataclass(frozen=True)
 class AppliedExtensions:
-    """The run's own extension, unless it is taken off, and another."""
+    """The run's own extension, unless it is taken off, and an extra one."""
 
     own: Recipe | None
     extra: Recipe | None
     taken_off: Recipe | None = None
 
     def joined(self) -> Recipe | None:
-        """Both in one, for checks and labels. Raises UserError if they clash."""
+        """Both as one recipe, for checks and labels. Raises UserError if they clash."""
         if self.own is None or self.extra is None:
             return self.extra if self.own is None else self.own
         return self.own.joined(self.extra)
@@ -37,11 +37,11 @@ class AppliedExtensions:
             recipes.check_applies(recipe, model)
 
     def sha256(self) -> str | None:
-        """The hash of the user's own file that the other is from, where it is from one."""
+        """The hash of the user's file that the extra one comes from, if any."""
         return None if self.extra is None else self.extra.sha256()
 
     def plan(self, run: AnyRun, model: LanguageModel, length: int) -> Plan:
-        """The run's own counts from the L of its line, the other from the length that the run was trained at."""
+        """The run's own extension starts from L, the extra one from the length that the weights were trained at."""
         plan = PLAIN if self.own is None else self.own.plan(model.encoding, model.seq_len, length)
         if self.extra is None:
             return plan
@@ -52,13 +52,13 @@ class AppliedExtensions:
         return self.extra is not None and self.extra.to_fit is not None and length > run.config.trained_length
 
     def inputs_to_fit(self, run: AnyRun, model: LanguageModel, store: Store, length: int) -> int:
-        """How many inputs fitting a constant at this length computes, at most; 0 if there is none to fit."""
+        """An upper bound on the inputs that fitting a constant takes at this length; 0 if there is none to fit."""
         if self.extra is None or not self.fits(run, length):
             return 0
         return inputs_of_fit(self.extra, model, store.split("validation"), length)
 
     def expected_plan(self, run: AnyRun, model: LanguageModel, length: int) -> Plan:
-        """As `plan`, before anything is fitted: a plan that stands for the one that the fit will give."""
+        """As `plan`, with a placeholder for a constant that is yet to be fitted."""
         if self.extra is None or self.extra.to_fit is None:
             return self.plan(run, model, length)
         guess = 0.5 if self.fits(run, length) else 0.0
@@ -73,22 +73,21 @@ class AppliedExtensions:
         precision: str,
         progress: Callable[[int], None] = lambda inputs: None,
     ) -> Plan:
-        """As `plan`, with a constant that was left out fitted to validation text."""
-        if self.extra is None or self.extra.to_fit is None:
-            return self.plan(run, model, length)
+        """As `plan`, with a missing constant fitted to validation text."""
 
-        def plan_of(recipe: Recipe) -> Plan:
+        def plan_of(recipe: Recipe | None) -> Plan:
             return replace(self, extra=recipe).plan(run, model, length)
 
-        validation = store.split("validation")
-        trained = run.config.trained_length
+        if self.extra is None or self.extra.to_fit is None:
+            return plan_of(self.extra)
+        validation, trained = store.split("validation"), run.config.trained_length
         return plan_of(fitted(self.extra, plan_of, model, validation, trained, length, precision, progress))
 
 
 def plan_for_texts(run: AnyRun, model: LanguageModel, applied: AppliedExtensions, length: int) -> Plan:
-    """The plan for texts of any origin, of at most `length` tokens, whatever length each of them has.
+    """The plan for arbitrary texts of up to `length` tokens.
 
-    Raises UserError if there is none: nothing can be fitted to such texts.
+    Raises UserError if a constant would have to be fitted, or the encoding is not defined at this length.
     """
     if not 2 <= length <= LONGEST:
         raise UserError(f"`length` must be between 2 and {LONGEST} tokens, not {shown(length)}")
@@ -106,9 +105,9 @@ def plan_for_texts(run: AnyRun, model: LanguageModel, applied: AppliedExtensions
 def extensions_to_evaluate(
     run: AnyRun, model: LanguageModel, extensions: Sequence[str]
 ) -> dict[str, AppliedExtensions]:
-    """What to apply, by its name in the tables: the run as it was trained first, then the extensions asked for.
+    """The extensions by their names in tables: the run as trained comes first, then those in `extensions`.
 
-    Raises UserError on unknown ones, on one that means nothing for the model, or that clashes with the run's own.
+    Raises UserError if one is unknown, means nothing for the model, or clashes with the run's own.
     """
     own = run.own_extension
     found = {AS_TRAINED: AppliedExtensions(own, None)}
@@ -118,9 +117,9 @@ def extensions_to_evaluate(
         texts = [text for text in texts if text != ALL] + [name for name in joinable if name not in texts]
     for text in texts:
         recipe = parsed(text)
+        if text == WITHOUT_OWN and own is not None:
+            found[WITHOUT_OWN] = AppliedExtensions(None, None, taken_off=own)
         if recipe is None:
-            if text == WITHOUT_OWN and own is not None:
-                found[WITHOUT_OWN] = AppliedExtensions(None, None, taken_off=own)
             continue
         if recipe.text in found and found[recipe.text].sha256() != recipe.sha256():
             raise UserError(f"two different files give the extension {recipe.text}: evaluate them one after the other")
@@ -130,14 +129,14 @@ def extensions_to_evaluate(
 
 
 def extension_to_apply(run: AnyRun, model: LanguageModel, text: str) -> AppliedExtensions:
-    """One of them. Raises UserError as `extensions_to_evaluate`, and on `all`."""
+    """A single extension. Raises UserError as `extensions_to_evaluate`, and if it is `all`."""
     if text == ALL:
         raise UserError(f"`extend={ALL}` stands for several extensions: name one")
     return list(extensions_to_evaluate(run, model, [text]).values())[-1]
 
 
 def left_out(run: AnyRun, model: LanguageModel, extensions: Sequence[str]) -> dict[str, str]:
-    """Those extensions that do not apply to a run, each with the reason. Raises UserError on unknown ones."""
+    """The extensions that do not apply to a run, each with the reason. Raises UserError if one is unknown."""
     found = {}
     for text in extensions:
         applied = AppliedExtensions(run.own_extension, parsed(text))
@@ -149,7 +148,7 @@ def left_out(run: AnyRun, model: LanguageModel, extensions: Sequence[str]) -> di
 
 
 def lines_on(left_out: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """What is left out, as text: `left_out` has a reason for each extension, by the name of a run or cell."""
+    """Describes what is left out. left_out: the reason for each extension, by the name of the run or cell."""
     names: dict[tuple[str, str], list[str]] = {}
     for name, reasons in left_out.items():
         for text, reason in reasons.items():
@@ -158,10 +157,10 @@ def lines_on(left_out: Mapping[str, Mapping[str, str]]) -> list[str]:
 
 
 def parsed(text: str) -> Recipe | None:
-    """An extension that was asked for; None for a word that stands for several, or for none."""
+    """The recipe of an extension; None for the words `all`, `as-trained` and `without-own`."""
     return None if text in (ALL, WITHOUT_OWN, AS_TRAINED) else recipes.parse(text)
 
 
 def users_files(extensions: Sequence[str]) -> list[UserFile]:
-    """The users' own files that extensions come from."""
+    """The users' files that extensions come from."""
     return [file for recipe in map(parsed, extensions) if recipe is not None for file in recipe.files]

@@ -14,21 +14,20 @@ from extrapolate.model.model import Model
 def in_precision(model: LanguageModel, precision: str) -> LanguageModel:
     """The model as `precision` runs it: fp32 and bf16 leave the weights alone, int8 is a copy.
 
-    int8 quantises the linear layers, an encoding's own left out: weights by channel, inputs by token and anew for
-    every batch, by torchao.
-    Raises UserError if torchao is missing, or another library runs the model.
+    int8 quantises the linear layers with torchao, except an encoding's own: weights by channel, inputs by token and
+    dynamically. Raises UserError if torchao is missing, or another library runs the model.
     """
     if precision != "int8":
         return model
     if not isinstance(model, Model):
         raise UserError(f"{model.label()} cannot be evaluated in int8: another library runs it")
-    logging.getLogger("torchao").setLevel(logging.ERROR)  # it warns of kernels for other machines
+    logging.getLogger("torchao").setLevel(logging.ERROR)  # it warns about kernels for other machines
     try:
         from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
     except ImportError:
         raise UserError("int8 needs the torchao package: pip install 'extrapolate[int8]'") from None
     quantised = copy.deepcopy(model)
-    if model.config.tied_embeddings:  # the embedding is a table, not a product: it stays as it is
+    if model.config.tied_embeddings:  # keeps the embedding, a lookup table, as it is
         quantised.head.weight = nn.Parameter(model.head.weight.detach().clone())
     quantize_(
         quantised,
@@ -39,8 +38,5 @@ def in_precision(model: LanguageModel, precision: str) -> LanguageModel:
 
 
 def storage_of(precision: str) -> Storage:
-    """What an encoding's own values are rounded to.
-
-    Under int8 what enters a linear layer is rounded to 8 bits there; everything else is bfloat16.
-    """
+    """The type that an encoding's own values are rounded to: under int8, everything outside linear layers is bf16."""
     return "fp32" if precision == "fp32" else "bf16"

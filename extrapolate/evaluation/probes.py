@@ -35,11 +35,11 @@ from extrapolate.results import PROBES, check_grows
 from extrapolate.specs import shown
 from extrapolate.statistics.intervals import wilson
 
-BYTES_A_TOKEN = 16  # of all windows of a length and depth: they are drawn, and then held in one array
+BYTES_A_TOKEN = 16  # of all windows of a length and depth, which are drawn one by one and then held in one array
 
 
 def check(run: AnyRun, store: Store, settings: EvaluationSettings) -> None:
-    """Raises UserError if a probe cannot be evaluated; the rest is checked with the settings as a whole."""
+    """Raises UserError if a probe cannot be evaluated; `lengths.check` checks all other settings."""
     if settings.trials < 1:
         raise UserError(f"`trials` must be at least 1, not {settings.trials}")
     if settings.probes:
@@ -59,9 +59,9 @@ def check(run: AnyRun, store: Store, settings: EvaluationSettings) -> None:
 
 @dataclass(frozen=True)
 class Sequences:
-    """What is evaluated at one length and depth: tokens, int64 [W, N + 1], the answers' places, int64 [A], a hash.
+    """The windows of one length and depth: tokens, int64 [W, N + 1], the answers' places, int64 [A], and a hash.
 
-    candidates_WC are what `Probe.candidates` returns for them.
+    candidates_WC: see `Probe.candidates`.
     """
 
     tokens_WN: np.ndarray
@@ -71,7 +71,7 @@ class Sequences:
 
     @classmethod
     def make(cls, probe: Probe, length: int, depth: float, trials: int, store: Store, split: Split) -> "Sequences":
-        """The same for every run and extension on one store."""
+        """Draws the windows, which are the same for every run and extension on one store."""
         vocabulary = Vocabulary.of(store)
         tokens_WN, answers_A = probe.sequences(length, depth, trials, split, vocabulary)
         content = tokens_WN.astype("<i8").tobytes() + answers_A.astype("<i8").tobytes()
@@ -85,10 +85,11 @@ class Sequences:
 
 @dataclass(frozen=True)
 class Answers:
-    """Of every answer, [W, A], given the true ones before it: whether it is the likeliest token, and its loss, nats.
+    """Scores of every answer given the true ones before it, [W, A].
 
-    Then the mean loss of the other candidates less its own, nats, and whether it is likelier than all of them: NaN if
-    there are no others.
+    right_WA: whether it is the likeliest token. loss_WA: its loss, nats. margin_WA: the mean loss of the other
+    candidates minus its own, nats. chosen_WA: whether it is likelier than all of them. The last two are NaN without
+    other candidates.
     """
 
     right_WA: np.ndarray
@@ -97,12 +98,12 @@ class Answers:
     chosen_WA: np.ndarray
 
     def per_window(self, whole: bool) -> np.ndarray:
-        """Accuracy by window, [W]: 1 where all answers are right; or the share that is."""
+        """Accuracy by window, [W]: with `whole`, 1 if all its answers are right, else 0; otherwise the right share."""
         right_WA = self.right_WA.all(axis=1, keepdims=True) if whole else self.right_WA
         return np.asarray(right_WA.mean(axis=1))
 
     def over_candidates(self) -> dict[str, float | None]:
-        """The margin, its standard error over windows, and the share of answers that are chosen; None if unknown."""
+        """The margin, its standard error over windows, and the share of chosen answers; None if unknown."""
         margin_W = _means(self.margin_WA)
         few = len(margin_W) < 2
         return {
@@ -113,7 +114,7 @@ class Answers:
 
 
 def _means(values_WA: np.ndarray) -> np.ndarray:
-    """The mean over the answers of each window that have a value, without the windows that have none."""
+    """The mean over the answers of each window, leaving out NaN, and windows with nothing else."""
     known_WA = ~np.isnan(values_WA)
     some_W = known_WA.any(axis=1)
     sums_W = np.where(known_WA, values_WA, 0).sum(axis=1, dtype=np.float64)
@@ -130,7 +131,7 @@ def score(
     precision: str = "fp32",
     progress: Callable[[int], None] = lambda tokens: None,
 ) -> Answers:
-    """Scores answers at the same places in all windows. Logits are computed for answers only."""
+    """Scores answers at the same places in all windows, computing logits only for them."""
     scores = scores_at(
         model, lambda rows: tokens_WN[rows], len(tokens_WN), tokens_WN.shape[1] - 1, answers_A - 1, plan,
         precision=precision, likeliest=True, candidates_WC=candidates_WC, progress=progress,
@@ -150,9 +151,10 @@ def control_score(
     precision: str = "fp32",
     progress: Callable[[int], None] = lambda tokens: None,
 ) -> Answers:
-    """The same answers from the last L tokens alone: what lies further back cannot be seen.
+    """Scores the same answers with only the last L tokens in sight.
 
-    More answers than L/2 take several windows, so that each has between L/2 and L tokens of context.
+    If the answers span more than L/2 tokens, there are several windows, so that each answer has between L/2 and L
+    tokens of context.
     """
     tokens_WN, answers_A = sequences.tokens_WN, sequences.answers_A
     parts = [
@@ -166,7 +168,7 @@ def control_score(
 
 
 def _cuts(answers_A: np.ndarray, last: int, seq_len: int) -> list[tuple[int, int, np.ndarray]]:
-    """The control's windows, the last first: their first and last token, and the answers' places that each scores."""
+    """The control's windows, the last first: their first and last token, and the places of the answers in them."""
     cuts: list[tuple[int, int, np.ndarray]] = []
     left = len(answers_A)
     while left:
@@ -188,11 +190,11 @@ def evaluate(
     say: Say = QUIET.say,
     passed: Passed | None = None,
 ) -> Iterator[list[dict[str, Any]]]:
-    """Yields rows for `eval_probes.parquet` (see `results.tables`), a probe and an extension at a time.
+    """Yields rows for `eval_probes.parquet` (see `results.tables`), one probe and extension at a time.
 
-    The plain model is always evaluated. What `progress` is called with adds up to `expected_inputs`. A length for which
-    memory does not suffice has no accuracy, as one that the encoding is not defined at, and `say` says so. passed: as
-    `lengths.models` has it.
+    The plain model is always evaluated. Calls of `progress` add up to `expected_inputs`. Rows have no accuracy at
+    lengths that do not fit into memory (`say` says so), or that the encoding is not defined at. passed: see
+    `lengths.models`.
     """
     if not settings.probes:
         return
@@ -229,7 +231,7 @@ def expected_inputs(run: AnyRun, store: Store, settings: EvaluationSettings) -> 
 
 @dataclass
 class _ProbeEvaluation:
-    """Scores of one probe, each computed once: settings whose plans are equal share them."""
+    """Scores one probe, and computes each score once: settings with equal plans share them."""
 
     run: AnyRun
     model: LanguageModel
@@ -270,7 +272,7 @@ class _ProbeEvaluation:
         return rows
 
     def sequences(self, length: int, depth: float, advance: Callable[[int], None]) -> tuple[Sequences, Answers]:
-        """The windows, and the control's scores of them."""
+        """The windows, and the control's scores."""
         if (length, depth) not in self._sequences:
             trials = self.settings.trials
             made = Sequences.make(self.probe, length, depth, trials, self.store, self.split)
@@ -283,7 +285,7 @@ class _ProbeEvaluation:
     def scores(
         self, length: int, depth: float, plan: Plan, advance: Callable[[int], None], what: str
     ) -> tuple[Answers, float, float | None] | None:
-        """The scores, the inputs per second, and the most memory that was held, MiB; None if memory fell short."""
+        """The scores, inputs per second, and peak memory, MiB; None if memory does not suffice."""
         if (length, plan) in self._too_long:
             return None
         if (length, depth, plan) not in self._known:

@@ -1,5 +1,4 @@
-"""The rows of an evaluation: what `evals.parquet`, `eval_documents.parquet` and `eval_targets.parquet` hold (see
-`results.tables`).
+"""The rows of `evals.parquet`, `eval_documents.parquet` and `eval_targets.parquet` (see `results.tables`).
 
 Shapes: N targets, in the order of `Targets`.
 """
@@ -34,20 +33,20 @@ from extrapolate.runs.training_config import TrainingConfig
 from extrapolate.runs.weights import Checkpoint
 from extrapolate.version import __version__
 
-# Documents' rows are kept for stretches of this many times L, by where a target's window begins in its document: if
-# documents are few, the stretches stand in for them. A window lies in one, so that a stretch has all its positions.
+# Documents have a row for every stretch of this many L, by the start of a target's window. If there are few documents,
+# the stretches take their place in statistics. A window lies in one stretch, which so has all its positions.
 BLOCK_FACTOR = 16
-# And for buckets of a share of L, unless asked otherwise, by a target's place in its window: losses by position are
-# sums of them.
+# Within a stretch, documents have a row for every bucket of L / POSITION_SHARE positions in the window, by default:
+# losses by position are sums of these rows.
 POSITION_SHARE = 2
 
 
 @dataclass(frozen=True)
 class TargetsAtLength:
-    """What is known of every target of a protocol at one length, [N]: index_N is its last input's in the window.
+    """Every target of a protocol at one length, [N]. index_N: the index of its last input in the window.
 
-    window_N is the number of its window. optimum_N is the least loss that is possible, nats, where the text's origin
-    tells it. key_N: whether it is a key token, see `key_tokens`.
+    window_N: the number of its window. optimum_N: the lowest possible loss, nats; None if unknown. key_N: whether it is
+    a key token, see `key_tokens`.
     """
 
     targets: Targets
@@ -58,7 +57,7 @@ class TargetsAtLength:
     key_N: np.ndarray
 
     def row(self, setting: dict[str, Any], measured: Measured | None) -> dict[str, Any]:
-        """The row of `evals.parquet`; without a loss where the encoding does not reach."""
+        """The row of `evals.parquet`; without a loss if nothing was measured."""
         n_targets, targets = len(self.control_N), self.targets
         scored = None
         if measured is not None:
@@ -83,7 +82,7 @@ class TargetsAtLength:
     def document_rows(
         self, setting: dict[str, Any], measured: Measured | None, split: Split, bucket: int | None = None
     ) -> list[dict[str, Any]]:
-        """The rows of `eval_documents.parquet`, by buckets of `bucket` positions, or of L/2."""
+        """The rows of `eval_documents.parquet`, by buckets of `bucket` positions (default L/2)."""
         seq_len = setting["seq_len"]
         width = bucket or max(1, seq_len // POSITION_SHARE)
         targets = self.targets
@@ -116,7 +115,7 @@ class TargetsAtLength:
         ]
 
     def _losses(self, measured: Measured | None) -> dict[str, np.ndarray]:
-        """The losses that are known of every target, nats, by column."""
+        """The known losses of every target, nats, by column."""
         found = {"control_loss": self.control_N}
         if measured is not None:
             found["loss"] = measured.loss_N
@@ -125,7 +124,7 @@ class TargetsAtLength:
         return found
 
     def _of_key(self, measured: Measured | None) -> dict[str, float | None]:
-        """How many targets are key tokens, and the mean losses of these."""
+        """The number of key tokens, and their mean losses."""
         count = int(self.key_N.sum())
         found: dict[str, float | None] = {
             "n_key": count,
@@ -167,9 +166,9 @@ def reason_of(measured: object, model: LanguageModel, length: int, plan: Plan | 
 
 
 def plan_hash(plan: Plan, prefixes_agree: bool, bos: int | None) -> str | None:
-    """What `plan_hash` says of a plan and the token before a window, if there is one: equal ones are spelled alike.
+    """Identifies a plan and the token of `bos`, if any: equal hashes give equal losses.
 
-    None if a window's length matters in itself.
+    None if the model looks at a window's length itself.
     """
     if not prefixes_agree:
         return None
@@ -179,17 +178,20 @@ def plan_hash(plan: Plan, prefixes_agree: bool, bos: int | None) -> str | None:
 def label_of(config: RunConfig, model: LanguageModel, recipe: Recipe | None, taken_off: Recipe | None = None) -> str:
     """The name in tables: `RoPE + YaRN`, `RoPE + PI(4), tuned at 256`, `NoPE, from RoPE`, `RoPE by AdamW`.
 
-    recipe: what is applied, with the run's own extension, or without it where that is `taken_off`.
+    recipe: what is applied, including the run's own extension unless that is `taken_off`.
     """
     name = config.imported.name if isinstance(config, ImportedConfig) else model.label()
-    if isinstance(config, TrainedConfig) and config.origin is None and config.training.optimizer != _usual(config):
-        name += " by " + {"muon": "Muon", "adamw": "AdamW"}[config.training.optimizer]
-    label = name + (f" + {recipe.label()}" if recipe else "")
+    extended = f" + {recipe.label()}" if recipe else ""
     if not isinstance(config, TrainedConfig):
-        return f"{label}, {taken_off.label()} taken off" if taken_off else label
+        return f"{name}{extended}" + (f", {taken_off.label()} taken off" if taken_off else "")
     origin = config.origin
     if origin is None:
-        return label
+        preset = PRESETS.get(config.preset, {}).get("training", {})
+        optimizer = config.training.optimizer
+        if optimizer != preset.get("optimizer", TrainingConfig.model_fields["optimizer"].default):
+            name += " by " + {"muon": "Muon", "adamw": "AdamW"}[optimizer]
+        return f"{name}{extended}"
+    label = f"{name}{extended}"
     if config.trained_length != origin.seq_len or origin.label == model.label():
         label += f", tuned at {config.trained_length}"
     if taken_off:
@@ -198,24 +200,18 @@ def label_of(config: RunConfig, model: LanguageModel, recipe: Recipe | None, tak
 
 
 def of_extension(run: AnyRun, model: LanguageModel, name: str, applied: AppliedExtensions) -> dict[str, Any]:
-    """What the rows of an extension, by its name in tables, share beside `common`."""
+    """What the rows of an extension share besides `common`. name: the extension's in tables."""
     label = label_of(run.config, model, applied.joined(), applied.taken_off)
     return {"extension": name, "model": label, "extension_sha256": applied.sha256()}
-
-
-def _usual(config: TrainedConfig) -> str:
-    """The optimiser that the run's preset has."""
-    usual = PRESETS.get(config.preset, {}).get("training", {})
-    return str(usual.get("optimizer", TrainingConfig.model_fields["optimizer"].default))
 
 
 def common(
     run: AnyRun, model: LanguageModel, checkpoint: Checkpoint, precision: str, split: str, corpus_hash: str
 ) -> dict[str, Any]:
-    """What every row of a run, checkpoint and precision shares."""
+    """What all rows of a run, checkpoint and precision share."""
     config = run.config
     setting = {name: section for name, section in config.decisive().items() if name != "encoding"}
-    if isinstance(config, TrainedConfig):  # whose names tell what is combined with the encoding
+    if isinstance(config, TrainedConfig):  # its label names what is combined with the encoding
         setting["model"] |= {name: ModelConfig.usual(name) for name in COMBINED}
     return {
         "run": run.name,
@@ -250,7 +246,7 @@ def _imported_from(config: RunConfig) -> str | None:
 
 
 def _training(run: AnyRun, checkpoint: Checkpoint) -> dict[str, Any]:
-    """How the weights were made: None if they were made elsewhere, for it is not known."""
+    """How the weights were trained: all None if that happened elsewhere."""
     config, provenance = run.config, run.provenance
     if not isinstance(config, TrainedConfig):
         names = (
@@ -263,7 +259,7 @@ def _training(run: AnyRun, checkpoint: Checkpoint) -> dict[str, Any]:
         "origin": None if config.origin is None else config.origin.run,
         "preset": config.preset,
         "training_corpus": config.data.corpus_hash,
-        # Of a tuned run only the tuning is known, which beside a whole training would mislead.
+        # A tuned run only knows the time of its tuning, which would mislead beside a whole training.
         "training_seconds": None if config.origin else run.training_seconds(),
         "training_taken": None if config.origin else run.training_taken(),
         "tokens": checkpoint.tokens,

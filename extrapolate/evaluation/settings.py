@@ -1,6 +1,6 @@
 """What to evaluate, and how: the arguments of `xt.evaluate`, the flags of `eval-lengths`, and a study's `[evaluate]`.
 
-Nothing that takes long to import is imported at the top: the command line reads the fields.
+The command line reads the fields, so slow imports are inside functions.
 """
 
 from collections.abc import Mapping
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from extrapolate.data.store import Split, Store
     from extrapolate.evaluation.protocols.base import Layout
 
-MOST_BUCKETS = 2**14  # rows of documents for each length: they are read whole, and written again for every setting
+MOST_BUCKETS = 2**14  # rows of documents for each length: they are read whole, and rewritten for every setting
 _what, _text, _runs, _machine = (partial(Flag, panel=one) for one in ("What to evaluate", "Text", "Runs", "Machine"))
 
 
 @dataclass(frozen=True)
 class OpenedRuns:
-    """How runs are opened, and what computes."""
+    """How runs are opened, and on which device they run."""
 
     seq_len: Annotated[
         int | None, _runs("with hf: training length L, tokens", usual="as the checkpoint says", least=2)
@@ -45,7 +45,7 @@ class RunsOnText(OpenedRuns):
 
 @dataclass(frozen=True)
 class Lengths:
-    """At which lengths, with which extensions and on which text a run is looked at. Factors are N/L."""
+    """The lengths, extensions and text to examine a run with. Factors are N/L."""
 
     factors: Annotated[tuple[float, ...], _what("lengths as multiples of the training length")] = (1, 2, 4, 8, 16)
     extend: Annotated[
@@ -61,7 +61,7 @@ class Lengths:
 
 @dataclass(frozen=True)
 class SharedSettings(Lengths):
-    """What an evaluation on text and one on probes both have."""
+    """What evaluations on text and on probes share."""
 
     checkpoint: Annotated[
         Literal["last", "all"], _runs("last: the final weights; all: also those that were kept along the way")
@@ -75,8 +75,8 @@ class SharedSettings(Lengths):
 class TextSettings(SharedSettings):
     """An evaluation on text. `protocols` are specs, such as `windows` or `sliding:stride=16`.
 
-    A number as max_targets lowers what a protocol scores at most (`Protocol.max_targets`), and never raises it. A
-    mapping sets it for the protocols that it names, with any arguments; `all` stands for the number.
+    If max_targets is a number, it lowers the most that a protocol scores (`Protocol.max_targets`), and never raises it.
+    A mapping sets the limit of the protocols that it names, with any arguments; its key `all` stands for the number.
     """
 
     protocols: Annotated[
@@ -105,7 +105,7 @@ class TextSettings(SharedSettings):
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:
-        """From what was given; stride and bos become arguments of the protocols. Raises UserError if it is wrong."""
+        """From settings by name; stride and bos become arguments of the protocols. Raises UserError if one is wrong."""
         from extrapolate.evaluation.protocols.base import with_arguments
 
         made = settings_of(cls, given)
@@ -113,12 +113,12 @@ class TextSettings(SharedSettings):
         return replace(made, protocols=protocols, stride=None, bos=False)
 
     def most_targets(self) -> dict[str, int]:
-        """The limits by protocol, and under `all` the one that lowers the others'."""
+        """The limits by protocol; the one under `all` lowers those of the others."""
         given = self.max_targets
         return {} if given is None else dict(given) if isinstance(given, Mapping) else {ALL: given}
 
     def layout(self, protocol: str, split: "Split", seq_len: int) -> "Layout":
-        """The windows of one protocol, before a token is put before them."""
+        """The windows of one protocol, without the token of `bos`."""
         from extrapolate.evaluation.protocols.base import lengths_of, parse_protocol
 
         asked, most = parse_protocol(protocol), self.most_targets()
@@ -140,7 +140,7 @@ class TextSettings(SharedSettings):
             )
 
     def check_max_targets(self) -> None:
-        """Raises UserError if a limit on the scored tokens would change nothing."""
+        """Raises UserError if a limit on the scored tokens is out of range, or would change nothing."""
         from extrapolate.evaluation.protocols.base import parse_protocol, protocols
 
         limits = self.most_targets()
@@ -180,7 +180,7 @@ class EvaluationSettings(TextSettings):
     trials: Annotated[int, _what("windows for each probe, length and depth", name="--probe-trials")] = 64
 
     def parsed_probes(self) -> "tuple[Probe, ...]":
-        """The probes. Raises UserError if a text is none."""
+        """The probes. Raises UserError if one is unknown."""
         from extrapolate.data.probes.base import parse_probes
 
         return parse_probes(",".join(self.probes)) if self.probes else ()

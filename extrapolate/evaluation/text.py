@@ -13,7 +13,7 @@ from extrapolate.runs.config import TrainedConfig
 
 
 def check_text(run: AnyRun, store: Store) -> None:
-    """Raises UserError unless the text that a store holds out is in the run's own tokens."""
+    """Raises UserError unless a store's held-out text is in the run's own tokens."""
     config = run.config
     if isinstance(config, TrainedConfig) and store.corpus_hash == config.data.corpus_hash:
         return
@@ -31,10 +31,10 @@ def check_text(run: AnyRun, store: Store) -> None:
 
 
 def beginning_token(run: AnyRun, store: Store) -> int:
-    """The token to put before every window, where that is asked for.
+    """The token that `bos` puts before every window.
 
-    A run that was trained here has seen the end-of-text token before every document. Other models have seen their
-    beginning-of-text token, or where they have none, their end-of-text token. Raises UserError if they have neither.
+    Runs that were trained here have seen the end-of-text token before every document; other models their
+    beginning-of-text token or, failing that, their end-of-text token. Raises UserError if they have neither.
     """
     if isinstance(run.config, TrainedConfig):
         return int(store.manifest["eos_id"])
@@ -49,13 +49,13 @@ def beginning_token(run: AnyRun, store: Store) -> int:
 
 
 def _largest_token(split: Split) -> int:
-    """End-of-text tokens, which no evaluation reads, are left out: the store may have added theirs."""
+    """Ignores end-of-text tokens: no evaluation reads them, and the store may have added its own."""
     documents = zip(split.offsets[:-1].tolist(), split.offsets[1:].tolist(), strict=True)
     return max((int(split.slice(start, end - 1).max(initial=0)) for start, end in documents), default=0)
 
 
 def _splitting(tokenizer: Tokenizer) -> dict[str, Any]:
-    """All of a tokenizer that decides which tokens a text becomes: not its special tokens, nor how it decodes."""
+    """The parts of a tokenizer that decide how text is split: not its special tokens, nor its decoder."""
     settings = json.loads(tokenizer.to_str())
     return {name: settings.get(name) for name in ("normalizer", "pre_tokenizer", "model")} | {
         "added_tokens": [token for token in settings.get("added_tokens") or [] if not token["special"]]

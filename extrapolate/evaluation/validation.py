@@ -1,4 +1,4 @@
-"""The loss on the validation split: what training watches, and what constants are fitted to."""
+"""The loss on the validation split, which training logs and constants are fitted to."""
 
 from collections.abc import Callable
 

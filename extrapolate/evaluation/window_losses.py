@@ -1,8 +1,7 @@
 """The losses of windows of several lengths under one plan, each window computed once.
 
-A window's first N tokens are the window of N tokens that starts there: its losses come with those of the longest
-window that starts there. That holds for a causal model that does not look at the length, which is not assumed but
-asked of the model.
+The first N tokens of a window are also the window of N tokens that starts there, so one pass over the longest window
+gives the losses of both. That needs a causal model that ignores the length, which `prefixes_agree` tests.
 """
 
 import time
@@ -17,20 +16,19 @@ from extrapolate.data.store import Split
 from extrapolate.encodings.plan import Plan
 from extrapolate.evaluation.losses import target_losses
 from extrapolate.evaluation.memory import Room
-from extrapolate.evaluation.protocols.base import Key, Windows
+from extrapolate.evaluation.protocols.base import Key, Windows, targets_of
 from extrapolate.evaluation.targets import in_order
 from extrapolate.machine.memory import forget_peak, peak_mib
 from extrapolate.model.language_model import LanguageModel
 
-TOLERANCE = 1e-3  # of normalised hidden states, in float32: rounding is a hundredth of it
+TOLERANCE = 1e-3  # of normalised hidden states in float32; rounding is a hundredth of it
 
 
 @dataclass
 class Measured:
-    """The loss of every target, nats, in the order of `Targets`, and what computing cost.
+    """The loss of every target, nats, in the order of `Targets`, and the cost of computing it.
 
-    inputs and seconds are of the windows that were computed at this length; of those that came with a longer one
-    nothing is known.
+    inputs and seconds count only windows that were computed at this length, not those that came with a longer one.
     """
 
     loss_N: np.ndarray
@@ -40,24 +38,18 @@ class Measured:
 
 
 def joined(parts: Sequence[tuple[tuple[Windows, ...], Measured]]) -> Measured:
-    """What was measured of parts of some windows, at least one, as if it had been measured of all of them."""
+    """Joins the measurements of one or more parts of some windows."""
     if len(parts) == 1:
         return parts[0][1]
-    flat = np.concatenate([_targets_in_order(groups) for groups, _ in parts])
+    flat = np.concatenate([places[order] for places, order in (targets_of(groups) for groups, _ in parts)])
     loss_N = np.concatenate([measured.loss_N for _, measured in parts])[np.lexsort((flat[:, 1], flat[:, 0]))]
     inputs, seconds = sum(measured.inputs for _, measured in parts), sum(measured.seconds for _, measured in parts)
-    return Measured(loss_N, inputs, seconds, max((m.peak_mib or 0.0 for _, m in parts), default=0.0) or None)
-
-
-def _targets_in_order(groups: tuple[Windows, ...]) -> np.ndarray:
-    """The (document, place) of every target, [N, 2], in the order of `Targets`."""
-    flat = np.concatenate([group.targets().reshape(-1, 2) for group in groups])
-    return flat[np.lexsort((flat[:, 1], flat[:, 0]))]
+    return Measured(loss_N, inputs, seconds, max(measured.peak_mib or 0.0 for _, measured in parts) or None)
 
 
 @dataclass
 class _Job:
-    """A window to compute, and who takes losses from it: (key, group, row) with a stretch of places."""
+    """A window to compute, and who takes losses from it: (key, group, row) with the first place and the end."""
 
     key: Key
     length: int
@@ -66,16 +58,12 @@ class _Job:
     bos: int | None
     takers: list[tuple[Key, int, int, int, int]] = field(default_factory=list)
 
-    def stretches(self) -> frozenset[tuple[int, int]]:
-        """The places whose losses are wanted, from and to."""
-        return frozenset((first, end) for *_, first, end in self.takers)
-
 
 @torch.inference_mode()
 def prefixes_agree(model: LanguageModel, plan: Plan, lengths: Sequence[int]) -> bool:
-    """Whether the first tokens of a window of the longest length come out as in windows of the others, tokens each.
+    """Whether the first tokens of the longest window give the same states as shorter windows; lengths in tokens.
 
-    Asked in float32, with one window of each length. Raises OutOfMemoryError where memory does not suffice for them.
+    Compares one window of each length in float32. Raises OutOfMemoryError if they do not fit into memory.
     """
     *shorter, longest = sorted(set(lengths))
     if not shorter:
@@ -102,10 +90,10 @@ def measure(
     share: bool,
     progress: Callable[[int], None],
 ) -> dict[Key, Measured]:
-    """The losses of the windows under every key, all under one plan.
+    """The losses of the windows of every key under one plan.
 
-    With `share`, windows that start at one place are computed once, at the longest of their lengths. `progress` is
-    called with the inputs of every batch. Raises OutOfMemoryError if memory does not suffice for one of them.
+    With `share`, windows that start at the same place are computed once, at their longest length. `progress` is called
+    with the inputs of every batch. Raises OutOfMemoryError if a window does not fit into memory.
     """
     jobs = _jobs(wanted, share)
     losses = {key: [np.empty((len(g.start_W), g.scored), np.float32) for g in groups] for key, groups in wanted.items()}
@@ -113,7 +101,8 @@ def measure(
     device = model.device.type
     batches: dict[tuple[Key, int, int | None, frozenset[tuple[int, int]]], list[_Job]] = {}
     for job in jobs:
-        batches.setdefault((job.key, job.length, job.bos, job.stretches()), []).append(job)
+        stretches = frozenset((first, end) for *_, first, end in job.takers)
+        batches.setdefault((job.key, job.length, job.bos, stretches), []).append(job)
     for (key, length, bos, stretches), batch in batches.items():
         places_P = np.unique(np.concatenate([np.arange(first, end) for first, end in stretches]))
         windows = Windows(
@@ -141,7 +130,7 @@ def inputs_of(wanted: Mapping[Key, tuple[Windows, ...]], share: bool) -> int:
 
 
 def _jobs(wanted: Mapping[Key, tuple[Windows, ...]], share: bool) -> list[_Job]:
-    """The longest windows first; what is wanted of a shorter one is taken from a longer that starts where it does."""
+    """The longest windows first; with `share`, shorter ones with the same start take their losses from them."""
     groups = [(key, number, group) for key, groups in wanted.items() for number, group in enumerate(groups)]
     jobs: dict[tuple[int | None, ...], _Job] = {}
     for key, number, group in sorted(groups, key=lambda entry: -entry[2].length):

@@ -1,4 +1,4 @@
-"""What protocols have in common whose windows move along a text: a stride."""
+"""The stride of protocols whose windows move along a text."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from extrapolate.evaluation.protocols.base import Layout, Protocol, Windows
 
 @dataclass(frozen=True, kw_only=True)
 class Moving(Protocol):
-    """Windows that move on by `stride` tokens; None stands for the protocol's own choice at a training length."""
+    """Windows that move on by `stride` tokens (default: the protocol's own choice for the training length)."""
 
     stride: int | None = None
 
@@ -25,10 +25,10 @@ class Moving(Protocol):
     @staticmethod
     @abstractmethod
     def usual_stride(seq_len: int) -> int:
-        """The stride where none is given, tokens."""
+        """The default stride, tokens."""
 
     def check_stride(self, seq_len: int, lengths: Sequence[int], most: int) -> None:
-        """Raises UserError if windows would leave out tokens between them: the shortest can move on by `most`."""
+        """Raises UserError if windows would skip tokens: the shortest can move on by `most`."""
         stride, shortest = self.stride_at(seq_len), min(lengths)
         if most < 1:
             raise UserError(f"{self.name} needs windows of more than {shortest} tokens: use longer `factors`")
@@ -39,10 +39,10 @@ class Moving(Protocol):
             )
 
     def laid(self, seq_len: int, lengths: Sequence[int], windows: Callable[[int, int], tuple[Windows, ...]]) -> Layout:
-        """The layout of what `windows` makes of a length and a stride.
+        """The layout with `windows(length, stride)` for every length.
 
-        The control moves on by L/2 at most, so that nearly every target has more than L/2 tokens of context. At 1x a
-        row is its own control if both have one stride.
+        The control moves on by at most L/2, so that nearly every target has more than L/2 tokens of context. At 1x, a
+        row is its own control if their strides are equal.
         """
         stride = self.stride_at(seq_len)
         back = min(stride, max(1, seq_len // 2))

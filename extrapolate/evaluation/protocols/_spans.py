@@ -1,4 +1,4 @@
-"""Spans, blocks and windows along documents: what several protocols lay their windows with.
+"""Lays spans, blocks and windows along documents.
 
 Shapes: D documents, W windows or spans.
 """
@@ -10,7 +10,7 @@ from extrapolate.evaluation.protocols.base import Windows
 
 
 def spans_of(document_lengths: np.ndarray, span: int, max_targets: int) -> tuple[np.ndarray, np.ndarray]:
-    """Documents and starts of disjoint spans. Raises UserError if no document, or max_targets, holds one."""
+    """The documents and starts of disjoint spans. Raises UserError if no document, or max_targets, holds one."""
     if max_targets < span:
         raise UserError(f"`max_targets={max_targets}` holds no span of {span} tokens")
     available_D = np.maximum(document_lengths - 1, 0) // span
@@ -20,14 +20,14 @@ def spans_of(document_lengths: np.ndarray, span: int, max_targets: int) -> tuple
 
 
 def tiled(document_W: np.ndarray, start_W: np.ndarray, span: int, length: int) -> Windows:
-    """Disjoint windows that cover spans, every target scored."""
+    """Cuts spans into disjoint windows, and scores every target."""
     inner = np.arange(0, span, length)
     starts = (start_W[:, None] + inner).ravel()
     return Windows(np.repeat(document_W, len(inner)), starts, length, length)
 
 
 def strided(document_W: np.ndarray, start_W: np.ndarray, span: int, length: int, stride: int) -> tuple[Windows, ...]:
-    """Windows that cover spans by moving on by `stride`: the first scores all of itself, the next what is new."""
+    """Windows that move over spans by `stride`: the first one scores all its targets, later ones only new targets."""
     groups = [Windows(document_W, start_W, length, length)]
     ends = [*range(length + stride, span + 1, stride)]
     if ends:
@@ -40,7 +40,7 @@ def strided(document_W: np.ndarray, start_W: np.ndarray, span: int, length: int,
 
 
 def check_reached(available_D: np.ndarray, document_lengths: np.ndarray, needed: int, what: str) -> None:
-    """Raises UserError if no document has a place."""
+    """Raises UserError if no document is long enough."""
     if not available_D.any():
         raise UserError(
             f"no held-out document holds {what} {needed} tokens and its next: the longest has "
@@ -50,9 +50,9 @@ def check_reached(available_D: np.ndarray, document_lengths: np.ndarray, needed:
 
 
 def spread(available_D: np.ndarray, most: int, apart: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Chooses at most `most` of the places that documents have: as even over documents as can be.
+    """Chooses at most `most` of the documents' places, as evenly over documents as possible.
 
-    Within one document they lie evenly too, or just so far `apart`, in its middle, where there is room for that.
+    Within a document they are spread evenly too or, if there is room, placed in its middle at a distance of `apart`.
     Returns documents and places, in order.
     """
     low, high = 0, int(available_D.max())
@@ -68,7 +68,6 @@ def spread(available_D: np.ndarray, most: int, apart: int | None = None) -> tupl
 
 
 def _within(chosen: int, available: int, apart: int | None) -> np.ndarray:
-    room = available - 1 - (chosen - 1) * apart if apart is not None else -1
-    return (
-        np.arange(chosen) * available // chosen if room < 0 or apart is None else room // 2 + np.arange(chosen) * apart
-    )
+    if apart is not None and (room := available - 1 - (chosen - 1) * apart) >= 0:
+        return room // 2 + np.arange(chosen) * apart
+    return np.arange(chosen) * available // chosen

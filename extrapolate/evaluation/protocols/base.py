@@ -1,7 +1,7 @@
-"""What a protocol is: which tokens are scored, each with which context. Index arithmetic, no model.
+"""Protocols decide which tokens are scored, each with which context. Index arithmetic, no model.
 
-In a window that starts at token s of a document, inputs x[s .. s+N-1] predict x[s+1 .. s+N]. Windows never cross
-a document. Where windows begin with a token that is not of the text, it stands in the place of x[s].
+In a window that starts at token s of a document, inputs x[s .. s+N-1] predict x[s+1 .. s+N]. Windows never cross the
+end of a document. With `bos`, a token that is not part of the text replaces x[s].
 """
 
 import hashlib
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class Windows:
     """W windows of `length` inputs; in each, the last `scored` targets count.
 
-    document_W and start_W, int64, are the document and the first input's place in it. bos: the token that is the first
-    input, in the place of the text's own; None: the text's own. Where there is one, a window may start at -1.
+    document_W and start_W, int64, are the document and the first input's place in it. bos: a token that replaces the
+    first input (default: none); with one, a window may start at -1.
     """
 
     document_W: np.ndarray
@@ -37,7 +37,7 @@ class Windows:
     bos: int | None = None
 
     def tokens(self, split: "Split", rows: slice) -> np.ndarray:
-        """The inputs of some of the windows and their last targets, [rows, length + 1]."""
+        """The inputs and the last target of some windows, [rows, length + 1]."""
         starts = split.offsets[self.document_W[rows]] + self.start_W[rows]
         if self.bos is None:
             return np.stack([split.slice(start, start + self.length + 1) for start in starts])
@@ -52,17 +52,17 @@ class Windows:
 
 
 CONTROL: Final = "control"
-# Whose windows: those of an evaluation length in tokens, those of one length within it, or the control's.
+# Names some windows: those of an evaluation length in tokens, those of one length within it, or the control's.
 Key = int | tuple[int, int] | Literal["control"]
 
 
 def row_of(key: int | tuple[int, int]) -> int:
-    """The evaluation length that a key is of."""
+    """The evaluation length that a key belongs to."""
     return key if isinstance(key, int) else key[0]
 
 
 def plan_length(key: int | tuple[int, int]) -> int:
-    """The length whose plan a key's windows are read under."""
+    """The length that sets the plan of a key's windows."""
     return key if isinstance(key, int) else key[1]
 
 
@@ -70,8 +70,8 @@ def plan_length(key: int | tuple[int, int]) -> int:
 class Layout:
     """One protocol on one split: the windows of every evaluation length, and the control's.
 
-    Every entry scores the same targets. by_own_length: whether a window is read under the plan of its own length,
-    instead of that of the evaluation length.
+    Every entry scores the same targets. by_own_length: whether the plan of a window is that of its own length, rather
+    than of the evaluation length.
     """
 
     rows: Mapping[int, tuple[Windows, ...]]
@@ -79,7 +79,7 @@ class Layout:
     by_own_length: bool = False
 
     def keys_of(self, row: int) -> list[int | tuple[int, int]]:
-        """The keys of an evaluation length: several if its windows are read under several plans."""
+        """The keys of an evaluation length: several if its windows have several plans."""
         if not self.by_own_length:
             return [row]
         return [(row, length) for length in sorted({group.length for group in self.rows[row]})]
@@ -98,25 +98,21 @@ class Layout:
         return sorted({plan_length(key) for row in self.rows for key in self.keys_of(row)})
 
     def beginning_with(self, token: int) -> "Layout":
-        """The same windows and targets; each window's first input is this token, not the text's."""
-
-        def begun(groups: tuple[Windows, ...]) -> tuple[Windows, ...]:
-            return tuple(replace(group, bos=token) for group in groups)
-
-        rows = {length: begun(groups) for length, groups in self.rows.items()}
-        return replace(self, rows=rows, control=begun(self.control))
+        """The same windows and targets, with this token as the first input of every window."""
+        rows = {length: tuple(replace(group, bos=token) for group in groups) for length, groups in self.rows.items()}
+        return replace(self, rows=rows, control=tuple(replace(group, bos=token) for group in self.control))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Protocol(ABC):
-    """Lays windows over documents, and says how what it measures is shown. A docstring's first line is its description.
+    """Lays windows over documents, and says how reports show its results. The docstring's first line describes it.
 
-    Keyword arguments are its configuration. bos: whether every window begins with a token that is not of the text.
-    max_targets: the most tokens it scores, unless asked otherwise; a protocol whose windows score few of their tokens
-    costs more a target. paper: whether published tables are made with it; its tables are a report's main ones.
-    positions: whether it scores targets all over its windows, so that a report shows the loss by position. by_window:
-    whether its published figures count every window alike. drawn_tokens: the length of the document in its picture,
-    which has windows of up to 32 tokens.
+    Keyword arguments are its configuration. bos: whether every window begins with a token that is not part of the
+    text. max_targets: how many tokens it scores at most by default; targets cost more if windows score few of their
+    tokens. paper: whether published tables use it; its tables are a report's main ones. positions: whether it scores
+    targets all over its windows, so that a report shows the loss by position. by_window: whether its published figures
+    weight every window equally. drawn_tokens: the length of the document in its picture, which has windows of up to 32
+    tokens.
     """
 
     bos: bool = False
@@ -129,26 +125,26 @@ class Protocol(ABC):
 
     @property
     def text(self) -> str:
-        """The spec, with the arguments that are not defaults: what tables call it."""
+        """The spec, with the arguments that are not defaults, as in tables."""
         usual = specs.parameters(type(self))
         given = {name: getattr(self, name) for name, known in usual.items() if getattr(self, name) != known.default}
         return specs.spell(self.name, {name: str(value).lower() for name, value in given.items()})
 
     def stride_at(self, seq_len: int) -> int | None:
-        """How far a window moves on from the one before, tokens, at a training length; None if none does."""
+        """How far each window moves on from the one before, tokens, for a training length; None if they do not."""
         return None
 
     @abstractmethod
     def layout(self, document_lengths: np.ndarray, seq_len: int, lengths: Sequence[int], max_targets: int) -> Layout:
         """The windows over documents of these lengths, for a training length and evaluation lengths, in tokens.
 
-        At most max_targets targets, spread evenly over documents. With `bos`, the first input is not yet the token:
-        see `Layout.beginning_with`. Raises UserError if documents or max_targets are too small for the lengths.
+        At most max_targets targets, spread evenly over documents. `Layout.beginning_with` puts in the token of `bos`.
+        Raises UserError if documents or max_targets are too small for the lengths.
         """
 
 
 class _Protocols(specs.Registry[Protocol]):
-    """Tells each protocol its name."""
+    """Sets each protocol's `name`."""
 
     def register(self, name: str) -> Callable[[type[Protocol]], type[Protocol]]:
         """Class decorator: makes the protocol known under `name`."""
@@ -172,7 +168,7 @@ def parse_protocol(text: str) -> Protocol:
 
 
 def with_arguments(texts: Sequence[str], stride: int | None = None, bos: bool = False) -> tuple[str, ...]:
-    """Protocols as tables call them, each once: `bos` for all, and a stride for those that have one.
+    """The names of protocols in tables, without repeats: `bos` applies to all, and a stride to those that have one.
 
     Raises UserError if a text is no protocol, or none of them has a stride.
     """
@@ -185,12 +181,12 @@ def with_arguments(texts: Sequence[str], stride: int | None = None, bos: bool = 
 
 
 def is_papers(text: str) -> bool:
-    """Whether a table's protocol is the one that published tables are made with, as it is without arguments."""
+    """Whether a table's protocol is the one of published tables, without arguments."""
     return text in protocols.names() and protocols[text].paper
 
 
 def known_by(text: str) -> type[Protocol]:
-    """The class of the protocol that a table names: where none is registered, one of which nothing is known."""
+    """The class of the protocol that a table names, or `Protocol` itself if none is registered under that name."""
     name = text.partition(":")[0]
     return protocols[name] if name in protocols.names() else Protocol
 
@@ -219,8 +215,13 @@ def lengths_of(factors: Sequence[float], seq_len: int) -> list[int]:
     return sorted(set(lengths))
 
 
+def targets_of(groups: Sequence[Windows]) -> tuple[np.ndarray, np.ndarray]:
+    """The (document, place) of every target, [N, 2], and the order that sorts them, [N]."""
+    flat = np.concatenate([group.targets().reshape(-1, 2) for group in groups])
+    return flat, np.lexsort((flat[:, 1], flat[:, 0]))
+
+
 def targets_hash(groups: Sequence[Windows], corpus_hash: str, split: str) -> str:
     """Identifies a set of targets: only rows with equal hashes are compared."""
-    flat = np.concatenate([group.targets().reshape(-1, 2) for group in groups])
-    ordered = flat[np.lexsort((flat[:, 1], flat[:, 0]))]
-    return hashlib.sha256(f"{corpus_hash} {split}\n".encode() + ordered.astype("<i8").tobytes()).hexdigest()[:16]
+    flat, order = targets_of(groups)
+    return hashlib.sha256(f"{corpus_hash} {split}\n".encode() + flat[order].astype("<i8").tobytes()).hexdigest()[:16]
