@@ -1,4 +1,4 @@
-"""An encoding's hooks, called one by one, and what may be wrong with an answer: its form, its type, its numbers.
+"""Calls an encoding's hooks, and checks what they return: its form, type and numbers.
 
 Shapes: as in encodings/base.py.
 """
@@ -21,21 +21,21 @@ CONTENT = "what depends on content belongs in `scores`, with `context.state`"
 
 
 class Asked:
-    """An encoding whose hooks are called here, by the same names, and whose every answer is checked.
+    """Wraps an encoding: its methods call the hooks of the same names, and check every result.
 
-    Raises UserError if a hook fails, or returns another form or type than it should, or numbers that are not
-    finite. `file` and `layer` are said in messages, and `case`: of where the hook was asked.
+    They raise UserError if a hook fails, or returns a wrong form or type, or numbers that are not finite. Messages
+    contain `file`, `layer` and `case`, which describes the call.
     """
 
     def __init__(self, encoding: Encoding, file: Path, layer: int = 0, case: str = "") -> None:
         self.encoding, self.file, self.layer, self.case = encoding, file, layer, case
 
     def but(self, encoding: Encoding | None = None, case: str = "") -> "Asked":
-        """The same, in another case, or for a view of the encoding."""
+        """The same for another case, or for a view of the encoding."""
         return Asked(self.encoding if encoding is None else encoding, self.file, self.layer, case)
 
     def wrong(self, hook: str, what: str) -> UserError:
-        """The error that says what is wrong with a hook."""
+        """The error about a hook."""
         layer = f" of layer {self.layer}" if self.layer else ""
         return UserError(f"{self.file}: {hook}{layer} {what}{self.case}")
 
@@ -89,7 +89,7 @@ class Asked:
             return None
         sizes = _sizes("BHT", q_BHTK) | {"S": k_BHSK.shape[2]}
         self._tensor("scores", scores_BHTS, sizes, None, finite=False)
-        # Attention adds -inf where a key is hidden: that hides any number, but neither nan nor inf.
+        # Attention adds -inf for hidden keys, which hides any number except nan and inf.
         self._seen_numbers("scores", scores_BHTS + torch.zeros(()).masked_fill(context.hidden_TS, -math.inf), sizes)
         return scores_BHTS
 
@@ -127,7 +127,7 @@ class Asked:
         return spectrum
 
     def call(self, hook: str, *arguments: Any) -> Any:
-        """What a hook returns, whatever it is."""
+        """What a hook returns, unchecked."""
         return attempt(self.file, hook, lambda: getattr(self.encoding, hook)(*arguments), self.wrong)
 
     def _pair(self, hook: str, expected: str, *arguments: Any) -> tuple[Any, Any]:
@@ -142,7 +142,7 @@ class Asked:
         if not isinstance(value, Tensor):
             raise self.wrong(hook, f"returned {what_is(value)}; expected a tensor {_spell(sizes)}")
         wanted = tuple(sizes.values())
-        # One bias, or one table of scores, for all heads or windows is the same for each.
+        # A bias or scores may be broadcast over heads or windows.
         free = tuple(1 if axis in "BH" and not finite else size for axis, size in sizes.items())
         fits = value.ndim == len(wanted) and all(n in pair for n, *pair in zip(value.shape, wanted, free, strict=True))
         if not fits:
@@ -156,7 +156,7 @@ class Asked:
         return value
 
     def _seen_numbers(self, hook: str, masked: Tensor, sizes: Mapping[str, int]) -> None:
-        """-inf hides a key. An encoding may do that, but every query must see one."""
+        """Allows -inf, which hides a key, as long as every query sees one."""
         bad = masked.isnan() | (masked == math.inf)
         if bad.any():
             raise self._not_finite(hook, masked, bad, sizes)
@@ -172,7 +172,7 @@ class Asked:
 def attempt(
     file: Path, hook: str, call: Callable[[], Any], wrong: Callable[[str, str], UserError] | None = None
 ) -> Any:
-    """What a call of the user's own code gives. Whatever it raises becomes a UserError that names the hook."""
+    """Calls the user's code. Anything that it raises becomes a UserError that names the hook."""
 
     def instead(error: BaseException) -> UserError:
         if hook == "__init__" and isinstance(error, ValueError):  # a refusal, in the user's own words

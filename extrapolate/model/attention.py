@@ -1,11 +1,10 @@
-"""The one place where scores are computed.
+"""Computes attention, for all encodings.
 
 Shapes: B batch, T queries, S keys, H heads, G key and value heads, K head dim. Queries and keys of a window
 share their indices: query t sees keys 0..t, or the last `window` of them.
 """
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -16,23 +15,23 @@ from extrapolate.encodings.base import Context, Encoding, scaled_product
 from extrapolate.encodings.plan import Plan
 
 # Up to this length in float32, and twice this length in bfloat16, explicit products in chunks are no slower than the
-# fused kernel when training on a CPU: with 12 heads of 32 channels, forward and back, 0.66 of its time at 512 in
-# bfloat16 (compiled 0.45), 1.07 in float32.
+# fused kernel when training on a CPU: with 12 heads of 32 channels, forward and backward take 0.66 of its time at 512
+# in bfloat16 (compiled 0.45), and 1.07 in float32.
 EXPLICIT_UP_TO = 256
-# A bias, or explicit scores, are computed for so many queries at a time: they stay in the cache, and memory grows
-# with the length alone.
+# Queries for which a bias or explicit scores are computed at a time: these stay in the cache, and memory is linear in
+# the length.
 QUERIES_PER_CHUNK = 128
 
 
 class Observer(Protocol):
-    """Is shown the attention of every layer, a chunk of queries at a time: see `Setting`."""
+    """Receives the attention of every layer, a chunk of queries at a time: see `Setting`."""
 
     def attended(
         self, layer: int, q_BHTK: Tensor | None, k_BHSK: Tensor | None, weight_BHTS: Tensor, queries: slice, keys: slice
     ) -> None:
         """Queries and keys as they were scored, after any rotation, their weights, and their indices.
 
-        Queries and keys are None where pairs pretend to be at several distances: each then has several rotations.
+        Queries and keys are None if the plan has branches of pairs: each then has several rotations.
         """
 
 
@@ -40,10 +39,10 @@ class Observer(Protocol):
 class Scoring:
     """How a layer scores queries and keys, and which queries are wanted.
 
-    pos_T are the positions; state is what `encoding.prepare` made; scale_HT multiplies the scores, bias included
-    (None: by 1), [1, T] for all heads; queries with an index below first_wanted are left out. A chunk has
-    queries_per_chunk of them (None: QUERIES_PER_CHUNK). An observer has every chunk computed explicitly. sink_H is the
-    score of one more key, which all queries see and which has no value (None: there is none).
+    pos_T: the positions. state: from `encoding.prepare`. scale_HT: multiplies the scores, including the bias; [1, T]
+    for all heads; None for 1. first_wanted: earlier queries are left out. queries_per_chunk: None for
+    QUERIES_PER_CHUNK. observer: makes every chunk explicit. sink_H: the score of one more key, which all queries see
+    and whose value is 0; None for no such key.
     """
 
     encoding: Encoding
@@ -56,22 +55,22 @@ class Scoring:
     sink_H: Tensor | None = None
 
     def scale_of(self, queries: slice) -> Tensor | None:
-        """What multiplies the scores of some queries."""
+        """The factor of the scores of some queries."""
         return None if self.scale_HT is None else self.scale_HT[:, queries]
 
 
 def attend(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, scoring: Scoring) -> Tensor:
-    """Causal attention, with the encoding's scores, bias and window. Returns [B, H, T - first_wanted, K].
+    """Causal attention with the encoding's scores, bias and window. Returns [B, H, T - first_wanted, K].
 
-    What the hooks return decides the path, and all give the same numbers: the fused causal kernel; the fused kernel
-    with a bias, in chunks of queries; explicit scores, in chunks too, if the encoding makes its own or its own weights,
-    or trains its bias, if there is a sink, and in training for short windows. No [H, T, T] exists.
+    Depending on the hooks, uses the fused causal kernel; the fused kernel with a bias, in chunks of queries; or
+    explicit scores in chunks, if the encoding has its own scores or weights or a trained bias, if there is a sink, and
+    for short windows in training. All give the same numbers, and none makes a tensor [H, T, T].
     """
     encoding, pos_T, state = scoring.encoding, scoring.pos_T, scoring.state
     heads, length = q_BHTK.shape[1], q_BHTK.shape[2]
     groups = heads // k_BGTK.shape[1]
     k_BHTK, v_BHTK = (x.repeat_interleave(groups, dim=1) if groups > 1 else x for x in (k_BGTK, v_BGTK))
-    # The first query alone tells which hooks are there.
+    # Probes with the first query which hooks the encoding has.
     bias = encoding.bias(pos_T[:1], pos_T[:1])
     first = chunk_context(encoding, pos_T, pos_T, state, 0, 1)
     scores = encoding.scores(q_BHTK[:, :, :1], k_BHTK[:, :, :1], first)
@@ -82,23 +81,22 @@ def attend(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, scoring: Scoring) -> 
     if plain and not short and scoring.first_wanted < length // 2:
         return _fused(_scaled(q_BHTK, scoring.scale_HT), k_BHTK, v_BHTK, None)[:, :, scoring.first_wanted :]
     trained_bias = bias is not None and bias.requires_grad  # the fused kernel has no gradient for it
-    path = _fused_with_bias if fused and not trained_bias and not short else partial(_explicit, scoring.sink_H)
+    path = _fused_with_bias if fused and not trained_bias and not short else _explicit
     if scoring.observer is not None:
-        path = partial(_observed, scoring.observer, scoring.sink_H)
+        path = _observed
     outputs = []
     size = scoring.queries_per_chunk or QUERIES_PER_CHUNK
     for start in range(scoring.first_wanted, length, size):
         context = chunk_context(encoding, pos_T, pos_T, state, start, min(start + size, length))
         queries, keys = context.queries, context.keys
-        chunk = (q_BHTK[:, :, queries], k_BHTK[:, :, keys], v_BHTK[:, :, keys])
-        outputs.append(path(*chunk, encoding, context, scoring.scale_of(queries)))
+        outputs.append(path(q_BHTK[:, :, queries], k_BHTK[:, :, keys], v_BHTK[:, :, keys], scoring, context))
     return torch.cat(outputs, dim=2) if len(outputs) > 1 else outputs[0]
 
 
 def chunk_context(
     encoding: Encoding, query_pos_T: Tensor, key_pos_T: Tensor, state: Any, start: int, end: int
 ) -> Context:
-    """Queries start..end-1, and the keys that any of them sees."""
+    """The context of queries start..end-1 and the keys that any of them sees."""
     first_key = 0 if encoding.window is None else max(0, start + 1 - encoding.window)
     index = torch.arange(first_key, end, device=query_pos_T.device)
     distance_TS = index[start - first_key :, None] - index[None, :]
@@ -110,7 +108,7 @@ def chunk_context(
 
 
 def _masked_bias(encoding: Encoding, context: Context, scale_HT: Tensor | None) -> Tensor:
-    """The encoding's bias, [H, T, S], -inf where a query does not see a key."""
+    """The encoding's bias, [H, T, S], with -inf for hidden keys."""
     bias_HTS = encoding.bias(context.pos_T, context.pos_S)
     if bias_HTS is None:
         bias_HTS = torch.zeros(1, *context.hidden_TS.shape, device=context.hidden_TS.device)
@@ -126,7 +124,7 @@ def _scaled(q_BHTK: Tensor, scale_HT: Tensor | None) -> Tensor:
 
 
 def _fused(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, bias_HTS: Tensor | None) -> Tensor:
-    """The fused kernel; without a bias it is causal. It wants values as wide as keys."""
+    """The fused kernel, causal without a bias. Pads values, which it needs as wide as keys."""
     width = v_BHSK.shape[-1]
     if q_BHTK.shape[-1] > width:
         v_BHSK = F.pad(v_BHSK, (0, q_BHTK.shape[-1] - width))
@@ -134,52 +132,37 @@ def _fused(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, bias_HTS: Tensor | No
     return mixed[..., :width]
 
 
-def _fused_with_bias(
-    q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, encoding: Encoding, context: Context, scale_HT: Tensor | None
-) -> Tensor:
-    bias_HTS = _masked_bias(encoding, context, scale_HT)
-    if q_BHTK.device.type != "cpu":  # only the CPU's kernel takes a float32 bias with bfloat16 queries
+def _fused_with_bias(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, scoring: Scoring, context: Context) -> Tensor:
+    scale_HT = scoring.scale_of(context.queries)
+    bias_HTS = _masked_bias(scoring.encoding, context, scale_HT)
+    if q_BHTK.device.type != "cpu":  # only the CPU's kernel accepts a float32 bias with bfloat16 queries
         bias_HTS = bias_HTS.to(q_BHTK.dtype)
     return _fused(_scaled(q_BHTK, scale_HT), k_BHSK, v_BHSK, bias_HTS)
 
 
-def _explicit(
-    sink_H: Tensor | None,
-    q_BHTK: Tensor,
-    k_BHSK: Tensor,
-    v_BHSK: Tensor,
-    encoding: Encoding,
-    context: Context,
-    scale_HT: Tensor | None,
-) -> Tensor:
-    scores_BHTS = explicit_scores(q_BHTK, k_BHSK, encoding, context, scale_HT)
-    if sink_H is not None:
-        scores_BHTS, context = _with_sink(sink_H, scores_BHTS, context)
-        v_BHSK = F.pad(v_BHSK, (0, 0, 1, 0))  # a value of 0: cheaper than to cut the sink's weight off
+def _explicit(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, scoring: Scoring, context: Context) -> Tensor:
+    encoding = scoring.encoding
+    scores_BHTS = explicit_scores(q_BHTK, k_BHSK, encoding, context, scoring.scale_of(context.queries))
+    if scoring.sink_H is not None:
+        scores_BHTS, context = _with_sink(scoring.sink_H, scores_BHTS, context)
+        v_BHSK = F.pad(v_BHSK, (0, 0, 1, 0))  # a value of 0: cheaper than cutting off the sink's weight
     weight_BHTS = encoding.weights(scores_BHTS, context)
     if weight_BHTS is None:
         return _Softmax.apply(scores_BHTS, v_BHSK.dtype) @ v_BHSK
     return weight_BHTS.to(v_BHSK.dtype) @ v_BHSK
 
 
-def _observed(
-    observer: Observer,
-    sink_H: Tensor | None,
-    q_BHTK: Tensor,
-    k_BHSK: Tensor,
-    v_BHSK: Tensor,
-    encoding: Encoding,
-    context: Context,
-    scale_HT: Tensor | None,
-) -> Tensor:
-    scores_BHTS = explicit_scores(q_BHTK, k_BHSK, encoding, context, scale_HT)
-    weight_BHTS = weights_of(encoding, scores_BHTS, context, sink_H)
-    observer.attended(encoding.dims.layer, q_BHTK, k_BHSK, weight_BHTS, context.queries, context.keys)
+def _observed(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, scoring: Scoring, context: Context) -> Tensor:
+    encoding = scoring.encoding
+    scores_BHTS = explicit_scores(q_BHTK, k_BHSK, encoding, context, scoring.scale_of(context.queries))
+    weight_BHTS = weights_of(encoding, scores_BHTS, context, scoring.sink_H)
+    assert scoring.observer is not None
+    scoring.observer.attended(encoding.dims.layer, q_BHTK, k_BHSK, weight_BHTS, context.queries, context.keys)
     return weight_BHTS.to(v_BHSK.dtype) @ v_BHSK
 
 
 def weights_of(encoding: Encoding, scores_BHTS: Tensor, context: Context, sink_H: Tensor | None = None) -> Tensor:
-    """How much each query takes of each value, float32 [B, H, T, S]: all, less what a sink takes."""
+    """The weight of each value for each query, float32 [B, H, T, S]; they add up to 1 minus that of a sink."""
     if sink_H is not None:
         scores_BHTS, context = _with_sink(sink_H, scores_BHTS, context)
     weight_BHTS = encoding.weights(scores_BHTS, context)
@@ -188,7 +171,7 @@ def weights_of(encoding: Encoding, scores_BHTS: Tensor, context: Context, sink_H
 
 
 def _with_sink(sink_H: Tensor, scores_BHTS: Tensor, context: Context) -> tuple[Tensor, Context]:
-    """The sink's score before those of the keys, as if it were a key before the first one. Nothing scales it."""
+    """Puts the sink's score, unscaled, in front of the keys' scores, as if it were a key before the first one."""
     sink_BHT1 = sink_H.float()[:, None, None].expand(*scores_BHTS.shape[:-1], 1)
     pos_S = torch.cat([context.pos_S[:1] - 1, context.pos_S])
     wider = replace(context, pos_S=pos_S, hidden_TS=F.pad(context.hidden_TS, (1, 0)))
@@ -196,10 +179,10 @@ def _with_sink(sink_H: Tensor, scores_BHTS: Tensor, context: Context) -> tuple[T
 
 
 class _Softmax(torch.autograd.Function):
-    """The softmax in a precision of its own, which is all that is kept for the gradient.
+    """A float32 softmax that is only kept in `dtype` for its gradient.
 
-    Autograd would keep it in float32 too: twice the size of bfloat16, in every layer, for gradients that are rounded
-    to bfloat16 in any case.
+    Autograd would also keep it in float32, twice the size of bfloat16 in every layer, for gradients that are rounded
+    to bfloat16 anyway.
     """
 
     @staticmethod
@@ -213,7 +196,7 @@ class _Softmax(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad_BHTS: Tensor) -> tuple[Tensor, None]:
         (weight_BHTS,) = ctx.saved_tensors
-        if torch.compiler.is_compiling():  # one pass, which rounds nothing on the way
+        if torch.compiler.is_compiling():  # one pass, without intermediate rounding
             weight_BHTS, grad_BHTS = weight_BHTS.float(), grad_BHTS.float()
             return weight_BHTS * (grad_BHTS - (weight_BHTS * grad_BHTS).sum(dim=-1, keepdim=True)), None
         return torch._softmax_backward_data(grad_BHTS, weight_BHTS, -1, weight_BHTS.dtype), None
@@ -222,7 +205,7 @@ class _Softmax(torch.autograd.Function):
 def explicit_scores(
     q_BHTK: Tensor, k_BHSK: Tensor, encoding: Encoding, context: Context, scale_HT: Tensor | None
 ) -> Tensor:
-    """What weights are made of, float32 [B, H, T, S], -inf where a query does not see a key."""
+    """Scores including the bias, float32 [B, H, T, S], with -inf for hidden keys."""
     bias_HTS = _masked_bias(encoding, context, scale_HT)
     scores_BHTS = encoding.scores(q_BHTK, k_BHSK, context)
     if scores_BHTS is None:
@@ -233,9 +216,9 @@ def explicit_scores(
 
 
 class Maps:
-    """An `Observer` that keeps what every layer gives every key: in `weights`, by layer, float32 [B, H, T, S].
+    """An `Observer` that keeps the attention weights: `weights`, by layer, float32 [B, H, T, S], 0 for hidden keys.
 
-    length is S, tokens; the queries are those from index `first` on. A key that a query does not see has weight 0.
+    length: S, tokens. first: index of the first query that is kept.
     """
 
     def __init__(self, length: int, first: int = 0) -> None:
@@ -245,7 +228,6 @@ class Maps:
     def attended(
         self, layer: int, q_BHTK: Tensor | None, k_BHSK: Tensor | None, weight_BHTS: Tensor, queries: slice, keys: slice
     ) -> None:
-        """Takes the weights of a chunk of queries."""
         if layer not in self.weights:
             batch, heads = weight_BHTS.shape[:2]
             self.weights[layer] = weight_BHTS.new_zeros(batch, heads, self.length - self.first, self.length)
@@ -255,12 +237,12 @@ class Maps:
 
 @dataclass(frozen=True)
 class Setting:
-    """A plan, and each layer's encoding as the plan and the precision of an evaluation change it: see `Model.setting`.
+    """A plan, and each layer's encoding as changed by the plan and an evaluation's precision: see `Model.setting`.
 
-    The encodings share the model's parameters and buffers, on the device and in the mode, training or evaluation,
-    that the model had. Make another one after changing either. queries_per_chunk: how many queries attention computes
-    at a time where it makes chunks (default: QUERIES_PER_CHUNK). observer: is shown what attention computes
-    (default: nobody is, and nothing is computed for it). of_layers: what changes in each layer (default: the plan).
+    The encodings share the model's parameters and buffers, on its device and in its mode (training or evaluation) when
+    the setting was made: make a new one after changing either. queries_per_chunk: queries in a chunk of attention
+    (default: QUERIES_PER_CHUNK). observer: receives the attention (default: none). of_layers: the plan of each layer
+    (default: `plan`).
     """
 
     plan: Plan
@@ -270,10 +252,10 @@ class Setting:
     of_layers: tuple[Plan, ...] = ()
 
     def of_layer(self, layer: int) -> Plan:
-        """What changes in a layer, counted from 0."""
+        """The plan of a layer, counted from 0."""
         return self.of_layers[layer] if self.of_layers else self.plan
 
     def smaller(self) -> "Setting | None":
-        """The same with half the queries in a chunk, for less memory; None where a chunk is one query already."""
+        """The same with half the queries in a chunk, for less memory; None if a chunk is a single query."""
         queries = self.queries_per_chunk or QUERIES_PER_CHUNK
         return None if queries == 1 else replace(self, queries_per_chunk=queries // 2)

@@ -1,4 +1,4 @@
-"""Attention in which pairs pretend to be elsewhere than they are: several rotations, one softmax.
+"""Attention with pretended positions of pairs: several rotations under one softmax.
 
 Shapes as in attention.py.
 """
@@ -26,7 +26,7 @@ class Rotated:
 
 
 def branches_of(plan: Plan, q_BHTK: Tensor, k_BGTK: Tensor, encoding: Encoding, state: Any) -> list[Rotated]:
-    """Queries and keys, not yet rotated, as each branch of the plan's pairs has them."""
+    """Rotates queries and keys for each branch of the plan's pairs."""
     assert plan.pairs is not None
     index_T = torch.arange(q_BHTK.shape[2], dtype=torch.float32, device=q_BHTK.device)
     groups = q_BHTK.shape[1] // k_BGTK.shape[1]
@@ -43,7 +43,7 @@ def branches_of(plan: Plan, q_BHTK: Tensor, k_BGTK: Tensor, encoding: Encoding, 
 
 
 def slowed(encoding: Encoding, branch: Branch, plan: Plan) -> Encoding:
-    """A layer's encoding, which the plan has changed already, with a branch's own frequencies."""
+    """A layer's encoding, already changed by the plan, with a branch's own frequencies."""
     if not branch.frequency_scale:
         return encoding
     of_plan = plan.frequency_scale or (1.0,) * len(branch.frequency_scale)
@@ -52,7 +52,7 @@ def slowed(encoding: Encoding, branch: Branch, plan: Plan) -> Encoding:
 
 
 def _turned_on(q_BHTK: Tensor, encoding: Encoding, slower: Encoding, distance: float) -> Tensor:
-    """Queries that were turned by a slower encoding, turned on by what it lags behind over a distance."""
+    """Turns queries of a slower encoding further, by what it lags behind over a distance."""
     turns = _lag(encoding, slower, distance)
     if turns is None:
         return q_BHTK
@@ -63,7 +63,7 @@ def _turned_on(q_BHTK: Tensor, encoding: Encoding, slower: Encoding, distance: f
 
 
 def _lag(encoding: Encoding, slower: Encoding, distance: float) -> tuple[Tensor, Tensor, Tensor, Tensor] | None:
-    """Cosine and sine of what each pair lags behind, and its two channels, on the CPU; None without rotation."""
+    """The cosine and sine of each pair's lag, and its two channels, on the CPU; None without rotation."""
     plain, slow = encoding.rotations(), slower.rotations()
     if plain is None or slow is None:
         return None
@@ -75,7 +75,7 @@ def _lag(encoding: Encoding, slower: Encoding, distance: float) -> tuple[Tensor,
 def attend_branches(branches: list[Rotated], v_BGTK: Tensor, scoring: Scoring) -> Tensor:
     """Causal attention over the pairs that some branch sees, in chunks of queries. Returns [B, H, T - first_wanted, K].
 
-    Each branch has its own positions in place of the scoring's.
+    The branches' positions replace those of the scoring.
     """
     encoding, state = scoring.encoding, scoring.state
     heads, length = branches[0].q_BHTK.shape[1:3]
@@ -108,16 +108,13 @@ def attend_branches(branches: list[Rotated], v_BGTK: Tensor, scoring: Scoring) -
 
 
 def _seen(branch: Branch, queries: slice, keys: slice, device: torch.device) -> Tensor | None:
-    """Whether the branch's queries attend to its keys, [T, S]; None where no pair is seen.
+    """Whether the branch's queries attend to its keys, [T, S]; None if no pair is seen."""
 
-    That is found out on the CPU: a GPU would have to be waited for.
-    """
-    seen_TS = _pairs(branch, queries, keys, torch.device("cpu"))
+    def seen_on(device: torch.device) -> Tensor:
+        index = torch.arange(keys.start, keys.stop, device=device)
+        return branch.seen(index[queries.start - keys.start :, None], index[None, :])
+
+    seen_TS = seen_on(torch.device("cpu"))  # `any` on a GPU would wait for it
     if not seen_TS.any():
         return None
-    return seen_TS if device.type == "cpu" else _pairs(branch, queries, keys, device)
-
-
-def _pairs(branch: Branch, queries: slice, keys: slice, device: torch.device) -> Tensor:
-    index = torch.arange(keys.start, keys.stop, device=device)
-    return branch.seen(index[queries.start - keys.start :, None], index[None, :])
+    return seen_TS if device.type == "cpu" else seen_on(device)

@@ -1,4 +1,4 @@
-"""Canon layers: short causal convolutions that pass something on from each token to the next ones.
+"""Canon layers: short causal convolutions, which pass information from each token to the next ones.
 
 Shapes: B batch, T tokens, C channels.
 """
@@ -9,18 +9,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-TOKENS = 4  # that a convolution sees, its own among them
-# A block's feed-forward part has two such layers in a row, of which the second one's first token sees as many before.
-FEED_FORWARD_SIGHT = 2 * (TOKENS - 1)
-CHUNK_ELEMENTS = 2**15  # 128 KiB in float32: what is read several times stays in a core's cache
+TOKENS = 4  # that a convolution sees, including the current one
+FEED_FORWARD_SIGHT = 2 * (TOKENS - 1)  # earlier tokens that a block's feed-forward part sees, with two layers in a row
+CHUNK_ELEMENTS = 2**15  # 128 KiB in float32, which stay in a core's cache
 
 
 class Canon(nn.Module):
     """A causal convolution of each channel over 4 tokens, added to its input: y_t = x_t + sum_u w_u x_(t-u).
 
-    A block has four (arXiv 2512.17351): of what attention reads, of its queries, keys and values, of what the
-    feed-forward network reads, and of its gate and up projections. As in the authors' code there is neither a bias nor
-    an activation, and weights start as those of torch's Conv1d do, uniform in [-1/2, 1/2].
+    A block has four (arXiv 2512.17351): on the input of attention; on its queries, keys and values; on the input of the
+    feed-forward network; and on its gate and up projections. As in the authors' code, there is neither a bias nor an
+    activation, and weights start like those of torch's Conv1d, uniform in [-1/2, 1/2].
     """
 
     def __init__(self, channels: int) -> None:
@@ -42,7 +41,7 @@ class Canon(nn.Module):
 
 
 class _Convolution(torch.autograd.Function):
-    """The same on a CPU, some windows at a time: a third of the time of whole tensors, forward and back."""
+    """The same for CPUs, some windows at a time: takes a third of the time of whole tensors, forward and backward."""
 
     @staticmethod
     def forward(x_BTC: Tensor, weight_C4: Tensor) -> Tensor:
@@ -73,12 +72,12 @@ class _Convolution(torch.autograd.Function):
 
 
 def _taps(weight_C4: Tensor) -> list[Tensor]:
-    """What multiplies the token itself, 1 for the sum included, and those 1, 2 and 3 before."""
+    """The factors of the token itself, including 1 for the sum, and of those 1, 2 and 3 before."""
     now_C, *before = (weight_C.contiguous() for weight_C in reversed(weight_C4.unbind(dim=1)))
     return [now_C + 1, *before]
 
 
 def _chunks(*tensors: Tensor) -> list[tuple[Tensor, ...]]:
-    """Each tensor in chunks of windows."""
+    """Splits each tensor into chunks of windows."""
     windows = max(1, CHUNK_ELEMENTS // tensors[0].shape[1:].numel())
     return [tensor.split(windows) for tensor in tensors]

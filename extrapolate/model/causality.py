@@ -1,7 +1,7 @@
-"""What a model makes of a token may depend on that token and those before it, and on nothing else.
+"""Checks that a model's states depend only on each token and those before it.
 
-Of any model this is asked by values: tokens are exchanged, and what lies before them must stay as it was. A factor that
-is still too small to change a number may grow in training, so the parameters are asked with other values, too.
+Exchanges tokens and compares the states before them. Encodings are also checked with random parameters, since an effect
+that is too small to notice at first may grow in training.
 
 Shapes: B windows, T tokens, D what enters the head.
 """
@@ -29,22 +29,20 @@ from extrapolate.model.language_model import LanguageModel
 from extrapolate.model.model import Model
 from extrapolate.model.places import FEWEST, few_places, later, places_within, random_windows
 
-# Of the largest number. In ours, products of the same sizes are rounded alike; what another library does is not known.
+# Of the largest number. Our models round products of the same sizes alike; other libraries may not.
 TOLERANCE, TOLERANCE_OF_OTHERS, TOLERANCE_OF_OTHERS_IN_BF16 = 1e-5, 1e-3, 2e-2
-LARGE = 1e-3  # no rounding in float32, whatever float64 shows
-# What every random number is in turn, so that both sides of a branch that is rarely taken are asked.
-DRAWS = (0.001, 0.999)
-# How far an encoding's parameters are moved to random ones: the first that gives finite numbers.
-SHARES = (1.0, 0.3, 0.1, 0.03, 0.01)
-# What float32 rounds, of the embedding, and how many times its effect counts as rounding in fewer bits.
+LARGE = 1e-3  # above any rounding in float32
+DRAWS = (0.001, 0.999)  # values for all random numbers in turn, to take both sides of rare branches
+SHARES = (1.0, 0.3, 0.1, 0.03, 0.01)  # how far parameters move to random ones: the first that gives finite numbers
+# The relative rounding of the embedding in float32, and how many times its effect counts as rounding in fewer bits.
 ROUNDED, TIMES = 1e-6, 4
-# In the order of the tensors, but for `bias`, whose absence says the least.
+# In the order of the forward pass, except `bias`, whose absence says the least.
 _BLAMED = ("embed", "attention_input", "rotate", "scores", "bias", "weights", "mix", "positions")
 
 
 @dataclass(frozen=True)
 class Leak:
-    """What else a token depends on: a text that follows the hook at fault, and what to do about it."""
+    """A wrong dependence: `what`, which follows the name of the hook at fault in messages, and advice."""
 
     what: str
     advice: str = "what is computed for a token may depend only on that token and those before it"
@@ -55,7 +53,7 @@ REMEMBERS = Leak(
     "gives other numbers after other tokens, lengths or positions than at first",
     "keep nothing of a call for the next one",
 )
-UNSTEADY = Leak("gives other numbers when it is asked for the same tokens again", "draw random numbers from torch")
+UNSTEADY = Leak("gives other numbers for the same tokens when called again", "draw random numbers from torch")
 
 
 def leak_of(
@@ -66,10 +64,10 @@ def leak_of(
     places: int = 0,
     seq_len: int | None = None,
 ) -> Leak | None:
-    """What the states that `hidden` gives, [B, T, D], depend on besides each token and those before it, by values.
+    """What the states of `hidden`, [B, T, D], depend on besides each token and those before it; None if nothing.
 
-    In each window the tokens from some place on are exchanged, in one (of two or more) none. places: how many are tried
-    in turn, if more than there are windows. seq_len: L, at whose multiples an encoding may begin anew.
+    Exchanges the tokens from some place on in every window, except in one if there are several. places: how many places
+    are tried, if more than there are windows. seq_len: L; an encoding may start again at its multiples.
     """
     shift_BT = torch.randint(1, max(2, vocab_size), tokens_BT.shape, generator=torch.Generator().manual_seed(1))
     others_BT = (tokens_BT + shift_BT.to(tokens_BT.device)) % vocab_size
@@ -82,9 +80,9 @@ def leak_of(
         return _repeatable(hidden, first_BT)[0]
 
     def differ(tokens_BT: Tensor) -> Tensor:
-        """Where the states are others, [B, T]; nothing is known of what is no number.
+        """Where the states differ, [B, T]; NaN does not count.
 
-        If tokens decide how many random numbers are drawn, or for which tokens, both are asked again with equal ones.
+        If the tokens decide how many random numbers are drawn, or for which tokens, compares again with equal numbers.
         """
         states_BTD, drawn = _repeatable(hidden, tokens_BT)
         wrong_BT = (difference(states_BTD, first_BTD) > tolerance).any(dim=-1)
@@ -95,7 +93,7 @@ def leak_of(
         return wrong_BT
 
     def depends_on_others(window: int) -> bool:
-        """Whether this window depends on all others, or these on the first."""
+        """Whether this window depends on the others, or they depend on the first."""
         row_B1 = torch.arange(len(tokens_BT), device=tokens_BT.device)[:, None]
         of_others = differ(torch.where(row_B1 != window, others_BT, tokens_BT))[window]
         return bool(of_others.any() or differ(torch.where(row_B1 == 0, others_BT, tokens_BT))[1:].any())
@@ -123,11 +121,11 @@ def leak_in(
     copies: bool = False,
     places: int = 0,
 ) -> Leak | None:
-    """As `leak_of`, of a model in the mode that it is in; None if rounding explains what differs.
+    """As `leak_of`, for a model in its present mode; None if rounding explains the differences.
 
-    A sum over the window, as in a Fourier transform, is rounded by what is in it. In float64 it would show no leak. In
-    fewer bits than float32, what differs is compared with what another rounding of the embedding changes.
-    copies: every call has a copy of the model, so that none sees what another kept.
+    Later tokens change the rounding of sums over the window, as in a Fourier transform, so a small leak must also show
+    in float64. In fewer bits than float32, it must exceed the effect of rounding the embedding differently. copies:
+    whether every call has its own copy of the model, so that nothing is kept between calls.
     """
     states = partial(_states, model, plan, precision, copies)
     if not isinstance(model, Model):
@@ -150,16 +148,16 @@ def leak_in(
         states = partial(_states, exact, plan, precision, copies)
         found = leak_of(states, tokens_BT, model.vocab_size, TOLERANCE, places, model.seq_len)
     except RuntimeError as error:
-        if "allocate" in str(error):  # memory does not suffice
+        if "allocate" in str(error):  # out of memory
             raise
-        return leak  # it computes in float32 alone
+        return leak  # it only computes in float32
     return found and leak
 
 
 def _states(model: LanguageModel, plan: Plan | Setting, precision: str, copies: bool, tokens_BT: Tensor) -> Tensor:
-    asked = copy_of(model) if copies and isinstance(model, Model) else model
-    with torch.autocast(asked.device.type, torch.bfloat16, enabled=precision == "bf16"):
-        return asked.hidden(tokens_BT, asked.setting(plan) if isinstance(plan, Plan) else plan)
+    called = copy_of(model) if copies and isinstance(model, Model) else model
+    with torch.autocast(called.device.type, torch.bfloat16, enabled=precision == "bf16"):
+        return called.hidden(tokens_BT, called.setting(plan) if isinstance(plan, Plan) else plan)
 
 
 def states_of(model: LanguageModel, plan: Plan | Setting, tokens_BT: Tensor, precision: str = "fp32") -> Tensor:
@@ -168,13 +166,13 @@ def states_of(model: LanguageModel, plan: Plan | Setting, tokens_BT: Tensor, pre
 
 
 def difference(states_BTD: Tensor, expected_BTD: Tensor) -> Tensor:
-    """By how much states differ from those that are expected, as a part of the largest of these."""
+    """The difference of states, relative to the largest expected one."""
     return (states_BTD - expected_BTD).abs() / expected_BTD.nan_to_num(0.0, 0.0, 0.0).abs().max()
 
 
 @contextmanager
 def _rounded_otherwise(model: Model) -> Iterator[None]:
-    """Within it, the embedding gives what it gives if float32 rounds otherwise."""
+    """Inside it, the embedding has errors like those of rounding in float32."""
 
     def round_otherwise(_: object, inputs: object, x_BTD: Tensor) -> Tensor:
         noise_BTD = torch.randn(x_BTD.shape, generator=torch.Generator().manual_seed(0)).to(x_BTD.device)
@@ -190,9 +188,9 @@ def _rounded_otherwise(model: Model) -> Iterator[None]:
 def refuse(
     model: LanguageModel, leak: Leak, again: Callable[[], Leak | None], owner: object, length: int, case: str = ""
 ) -> NoReturn:
-    """Raises the UserError that says what is wrong with a model, and which hook is at fault.
+    """Raises a UserError that describes the leak and the hook at fault.
 
-    again: finds the leak, or None if it is gone. owner: what the message begins with; case: follows the length in it.
+    again: looks for the leak again; None if it is gone. owner: begins the message. case: follows the length in it.
     """
     hook = culprit(model, lambda: again() is None) if isinstance(model, Model) else model.label()
     raise UserError(f"{owner}: {hook} {leak.what}, at {length} tokens{case}: {leak.advice}")
@@ -200,12 +198,12 @@ def refuse(
 
 @torch.no_grad()
 def check_in_both_modes(model: Model, plan: Plan, length: int, owner: object, precision: str = "fp32") -> None:
-    """Raises UserError if random windows of `length` tokens show a leak, in training or evaluation.
+    """Raises UserError if random windows of `length` tokens show a leak in training or evaluation.
 
-    Training has gradients and this precision; evaluation has neither. Both are asked with the encoding's parameters as
-    they are, and with random ones; evaluation with these at every place, as far as OPERATIONS allow. If random numbers
-    are drawn in training, low and high ones are tried too. Every call has a copy of the model, so that none sees what
-    another kept; one more call asks for that. owner: what the message begins with. The model is left in eval mode.
+    Training has gradients and this precision; evaluation has neither. Both are checked with the encoding's parameters
+    as they are, and with random ones; the latter at every place in evaluation, as far as OPERATIONS allow. If training
+    draws random numbers, low and high ones are tried too. Every call has its own copy of the model; `remembers` checks
+    what is kept between calls. owner: begins the message. The model is left in eval mode.
     """
     tokens_BT = random_windows(model.vocab_size, length).to(model.device)
     size = sum(parameter.numel() for parameter in model.blocks.parameters())
@@ -226,8 +224,10 @@ def check_in_both_modes(model: Model, plan: Plan, length: int, owner: object, pr
                 with numbers:
                     if leak := find():
                         refuse(asked, leak, find, owner, length, case)
-            if not training and _differs_alone(states, tokens_BT):
-                raise UserError(f"{owner}: the encoding gives one window alone other numbers, at {length} tokens")
+            if not training:
+                alone_BTD, beside_BTD = _repeatable(states, tokens_BT[:1])[0], _repeatable(states, tokens_BT)[0][:1]
+                if (difference(alone_BTD, beside_BTD) > LARGE).any():
+                    raise UserError(f"{owner}: the encoding gives one window alone other numbers, at {length} tokens")
             few_BT = tokens_BT[:FEWEST]
             if remembers(asked, [(plan, few_BT)] if training else _other_calls(asked, plan, few_BT), used) is not None:
                 raise UserError(f"{owner}: the encoding {REMEMBERS.what}, at {length} tokens{case}: {REMEMBERS.advice}")
@@ -235,21 +235,15 @@ def check_in_both_modes(model: Model, plan: Plan, length: int, owner: object, pr
 
 @contextmanager
 def _training_gradients() -> Iterator[None]:
-    """Within it, gradients are enabled as in training; what only a backward pass would read is not kept."""
+    """Inside it, gradients are enabled as in training, without keeping tensors for a backward pass."""
     with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(lambda tensor: None, lambda kept: kept):
         yield
 
 
-def _differs_alone(hidden: Callable[[Tensor], Tensor], tokens_BT: Tensor) -> bool:
-    """Whether a window alone has other states than in a batch."""
-    alone_BTD, beside_BTD = _repeatable(hidden, tokens_BT[:1])[0], _repeatable(hidden, tokens_BT)[0][:1]
-    return bool((difference(alone_BTD, beside_BTD) > LARGE).any())
-
-
 def remembers(model: Model, asked: Sequence[tuple[Plan, Tensor]], precision: str = "fp32") -> Tensor | None:
-    """The first of these tokens, [B, T], whose states depend on earlier calls; None if none do.
+    """The first of these tokens, [B, T], whose states depend on earlier calls; None if there are none.
 
-    Earlier calls have other tokens, and all of these plans and lengths. In training, steps may be counted.
+    Earlier calls have other tokens, and all of these plans and lengths. Counting steps in training is allowed.
     """
     used = made_anew(model)
     for plan, tokens_BT in asked:
@@ -265,7 +259,7 @@ def remembers(model: Model, asked: Sequence[tuple[Plan, Tensor]], precision: str
 
 
 def _other_calls(model: Model, plan: Plan, tokens_BT: Tensor) -> list[tuple[Plan, Tensor]]:
-    """Calls of an evaluation after which the one of these tokens must give the same: it comes first."""
+    """Calls of an evaluation, the one of these tokens first, which must not affect each other."""
     calls = [(plan, tokens_BT)]
     longer = tokens_BT.shape[1] + model.seq_len
     if model.defined_at(longer, plan):
@@ -276,10 +270,9 @@ def _other_calls(model: Model, plan: Plan, tokens_BT: Tensor) -> list[tuple[Plan
 
 
 def _with_random_parameters(model: Model, plan: Plan, tokens_BT: Tensor, owner: object) -> Model:
-    """A copy that opens what starts closed, at the end of a training, with effects that are large enough.
+    """A copy as at the end of a training, with random parameters, so that gates that start closed have an effect.
 
-    Encodings' parameters are in -1..1: what decays with a power of one would grow beyond. If that gives NaN, of which
-    nothing could be said, or infinite numbers, they stay nearer to where they start.
+    Encodings' parameters are moved towards -1..1, beyond which powers of them would grow: as far as states stay finite.
     """
     for share in SHARES:
         drawn = _drawn(model, share, owner).eval()
@@ -306,13 +299,12 @@ def _drawn(model: Model, share: float, owner: object) -> Model:
             elif parameter.ndim == 2:
                 parameter.normal_(std=1.0 if parameter is drawn.embedding.weight else parameter.shape[1] ** -0.5)
         drawn.constrain()
-        for encoding in drawn.encodings:  # the model itself is asked at the beginning of a training
-            encoding.begin_step(1.0)
+        drawn.begin_step(1.0)  # the model itself is checked as at the beginning of a training
     return drawn
 
 
 def _repeatable(hidden: Callable[[Tensor], Tensor], tokens_BT: Tensor) -> tuple[Tensor, Tensor]:
-    """The states, with the same random numbers every time, and the generators after them; torch's is left as it was."""
+    """The states, with the same random numbers every time, and torch's random state after them, which is restored."""
     with same_random_numbers(tokens_BT.device):
         states_BTD = hidden(tokens_BT).detach().float()
         on_device = [torch.cuda.get_rng_state(tokens_BT.device)] if tokens_BT.is_cuda else []
@@ -320,20 +312,20 @@ def _repeatable(hidden: Callable[[Tensor], Tensor], tokens_BT: Tensor) -> tuple[
 
 
 def _draws(drawn: Tensor, device: torch.device) -> bool:
-    """Whether random numbers were drawn, by the generators after them; on a GPU, whether any may have been."""
+    """Whether random numbers were drawn, or may have been on a GPU, given the random state after them."""
     with same_random_numbers(device):
         before = torch.get_rng_state()
     return not torch.equal(drawn[: len(before)], before) or device.type == "cuda"
 
 
 def _other_generators() -> tuple[object, ...]:
-    """What Python's and NumPy's generators have drawn so far: a resumed training would not repeat that."""
+    """The states of Python's and NumPy's generators, which a resumed training would not restore."""
     of_numpy = np.random.get_state(legacy=False)["state"]
     return random.getstate(), of_numpy["key"].tobytes(), of_numpy["pos"]
 
 
 class _EqualDraws(TorchDispatchMode):
-    """Within it, all random floating-point numbers are equal: it does not matter how many are drawn."""
+    """Inside it, all random floating-point numbers are equal, so that it does not matter how many are drawn."""
 
     def __init__(self, value: float = 0.5) -> None:
         super().__init__()
@@ -350,9 +342,9 @@ class _EqualDraws(TorchDispatchMode):
 
 @contextmanager
 def same_random_numbers(device: torch.device) -> Iterator[None]:
-    """Within it, torch draws the same numbers every time, on the CPU and on a device; then goes on as it would have."""
+    """Inside it, torch draws the same numbers every time, on the CPU and a device; restores the random state."""
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        if device.type == "cpu":  # torch.manual_seed keeps the stack for every other device: that takes a millisecond
+        if device.type == "cpu":  # torch.manual_seed takes a millisecond, to record the stack for other devices
             torch.default_generator.manual_seed(0)
         else:
             torch.manual_seed(0)
@@ -360,12 +352,12 @@ def same_random_numbers(device: torch.device) -> Iterator[None]:
 
 
 def culprit(model: Model, holds: Callable[[], bool]) -> str:
-    """The hook without which something holds, as a message says it; `the encoding` where it is no single one."""
+    """The hook that breaks a condition, in the words of a message; `the encoding` if it is not a single one."""
     for hook in _BLAMED:
         with _without(model, hook) as taken:
             try:
                 better = taken and holds()
-            except Exception:  # the other hooks may need what this one gives them
+            except Exception:  # other hooks may depend on this one
                 continue
         if better:
             reads = any(_overrides(encoding, "prepare") for encoding in model.encodings)
@@ -375,7 +367,7 @@ def culprit(model: Model, holds: Callable[[], bool]) -> str:
 
 @contextmanager
 def _without(model: Model, hook: str) -> Iterator[bool]:
-    """Every layer has the hook that does nothing; whether that is another one than it had."""
+    """Inside it, no layer overrides the hook; yields whether any did."""
     changed = [encoding for encoding in model.encodings if _overrides(encoding, hook)]
     for encoding in changed:
         encoding.__dict__[hook] = getattr(Encoding, hook).__get__(encoding)

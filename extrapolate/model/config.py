@@ -8,10 +8,9 @@ from pydantic import Field, model_validator
 from extrapolate.errors import UserError
 from extrapolate.specs.settings import Count, Flag, Section
 
-# No decoder has had a tenth of this; the bound keeps a list of a model's tensors short.
-MOST_LAYERS = 10_000
+MOST_LAYERS = 10_000  # ten times more than any decoder; keeps a list of a model's tensors short
 _flag = partial(Flag, panel="Model")
-# Settings that a model's label names where they are not the default.
+# Settings that a model's label names if they are not the default.
 COMBINED = {
     "ssmax": "SSMax", "qk_norm": "QK-norm", "qkv_bias": "QKV-bias", "sinks": "sinks", "output_gate": "output-gate",
     "differential": "differential", "canon": "Canon", "activation": "GELU", "post_norms": "post-norms",

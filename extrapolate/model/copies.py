@@ -1,4 +1,4 @@
-"""Copies of a model that keep nothing of what it was asked before."""
+"""Copies of a model that keep nothing from earlier calls."""
 
 import copy
 from typing import TYPE_CHECKING
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def copy_of(model: "Model") -> "Model":
-    """A copy with encodings of its own; it shares all other parts, which keep nothing of the tokens they are given."""
+    """A copy with its own encodings; it shares all other parts, which keep nothing from calls."""
     own = {id(part) for encoding in model.encodings for part in encoding.modules()}
     shared = (module for module in model.modules() if not any(id(part) in own for part in module.modules()))
     return copy.deepcopy(model, {id(part): part for part in (*shared, model.config)})
 
 
 def not_copied(owner: object, error: RuntimeError) -> UserError:
-    """What is said of an encoding of which torch makes no copy."""
+    """The error about an encoding that torch cannot copy."""
     return UserError(
         f"{owner}: the encoding cannot be copied ({error}): keep no tensor that is computed from tokens or parameters; "
         "torch.nn.utils.parametrizations computes one from parameters in every call"
@@ -30,9 +30,9 @@ def not_copied(owner: object, error: RuntimeError) -> UserError:
 
 
 def made_anew(model: "Model") -> "Model":
-    """As `copy_of`, with a user's encodings constructed by their file run anew, and given the values of the model's.
+    """As `copy_of`, but runs a user's file again to construct its encodings, and copies the model's values into them.
 
-    A function is not copied with its object, so what it keeps, such as a cache in its closure, would be shared.
+    `copy_of` would share whatever a function keeps, such as a cache in its closure.
     """
     copied = with_fresh_classes(copy_of(model))
     first = copied.encodings[0]
@@ -46,7 +46,7 @@ def made_anew(model: "Model") -> "Model":
 
 
 def _give_values(old: nn.Module, new: nn.Module) -> None:
-    """Gives a module the parameters, buffers and attributes of another of its class, but for functions."""
+    """Copies parameters, buffers and attributes, except functions, to another module of the same class."""
     usual = vars(nn.Module()).keys()
     parts = dict(old.named_modules())
     for name, part in new.named_modules():
@@ -55,7 +55,7 @@ def _give_values(old: nn.Module, new: nn.Module) -> None:
         for values, others in ((part._parameters, parts[name]._parameters), (part._buffers, parts[name]._buffers)):
             for key, value in values.items():
                 other = others.get(key)
-                if value is not None and other is not None:  # in place: functions of the constructor may hold them
+                if value is not None and other is not None:  # in place: functions in the constructor may hold them
                     value.data = other.data.clone()
         kept = {key: value for key, value in vars(parts[name]).items() if key not in usual and not callable(value)}
         vars(part).update(kept)

@@ -1,7 +1,7 @@
-"""Dropout whose random numbers cost little on a CPU.
+"""Dropout with cheap random numbers on a CPU.
 
-There `torch.nn.Dropout` draws a number of its own for every element, one after the other: at the sizes of `expe-35m`
-that takes 8 % of a step. Four elements share the 64 bits of one draw here, which takes a quarter of the time.
+There, `torch.nn.Dropout` draws one number after the other for every element, which takes 8 % of a step at the sizes of
+`expe-35m`. Here four elements share the 64 bits of a draw, which takes a quarter of the time.
 """
 
 from typing import Any
@@ -10,13 +10,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-_LEVELS = 2**16  # of the 16 bits that decide over an element
+_LEVELS = 2**16  # of the 16 bits that decide whether an element is kept
 
 
 class Dropout(nn.Module):
-    """Sets elements to zero with a probability, and scales the others so that the mean stays; in training alone.
+    """In training, sets elements to zero with a probability, and scales the others so that the mean stays.
 
-    probability: from 0 to below 1. On a CPU it is rounded to a multiple of 2^-16, which the scale makes up for.
+    probability: from 0 to below 1; rounded to a multiple of 2^-16 on a CPU, which the scale makes up for.
     """
 
     def __init__(self, probability: float) -> None:
@@ -30,7 +30,7 @@ class Dropout(nn.Module):
         if x.device.type != "cpu":
             return F.dropout(x, self.probability)
         scale = _LEVELS / (_LEVELS - self.dropped)
-        # One kernel where autograd's own product would need two.
+        # A single kernel; autograd's product would need two.
         return _Masked.apply(x, kept(x, self.dropped), scale)
 
     def extra_repr(self) -> str:
@@ -38,7 +38,7 @@ class Dropout(nn.Module):
 
 
 class _Masked(torch.autograd.Function):
-    """x * kept * scale, whose gradient is the same of the gradient."""
+    """x * kept * scale; the gradient is scaled the same way."""
 
     @staticmethod
     def forward(x: Tensor, kept: Tensor, scale: float) -> Tensor:
@@ -57,9 +57,9 @@ class _Masked(torch.autograd.Function):
 
 @torch.library.custom_op("extrapolate::kept", mutates_args=(), tags=(torch.Tag.nondeterministic_seeded,))
 def kept(x: Tensor, dropped: int) -> Tensor:
-    """Whether each element is kept, bool, of x's shape: it is dropped with probability dropped / 2^16.
+    """Whether each element of x is kept, bool: it is dropped with probability dropped / 2^16.
 
-    An operator of its own, so that compiled code draws the same numbers from torch's generator as code that is not.
+    A custom operator, so that compiled and eager code draw the same numbers from torch's generator.
     """
     bits = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
     return (bits.view(torch.int16)[: x.numel()] >= dropped - _LEVELS // 2).view(x.shape)

@@ -1,4 +1,4 @@
-"""What an encoding must do: checked in a fraction of a second before one of a user's own file is used.
+"""Checks the hooks of an encoding from a user's file, in a fraction of a second.
 
 Shapes: B windows, T queries, S keys, D width, H heads, G key and value heads, K head dim.
 """
@@ -48,16 +48,16 @@ HOOKS = (
     "extended",
 )
 LENGTH = 64  # tokens in a window of the check
-WINDOWS = 2  # B: a hook that mistakes a window for something else must not pass by chance
-TOLERANCE = 1e-4  # of the largest number: float32 in another order of summation differs by less
-NEAR = 0.75  # a name as like a hook's as this is taken for a mistyped hook: "rotat" is, "rotate_half" is not
+WINDOWS = 2  # B; more than 1, so that a hook that confuses axes does not pass by chance
+TOLERANCE = 1e-4  # of the largest number; another order of summation in float32 changes less
+NEAR = 0.75  # the similarity of a mistyped hook's name: "rotat" counts as one, "rotate_half" does not
 
 
 def check(cls: type[Encoding], file: Path, make: Callable[[], list[Encoding]], dims: Dims, kv_heads: int) -> None:
-    """Raises UserError if the class of a user's file is wrong: the file, the hook, and what was expected.
+    """Raises UserError if the class in a user's file is wrong: with the file, the hook, and what was expected.
 
-    `make` gives an instance for each layer. The check has instances of its own, for a hook may remember what it was
-    asked; and it leaves torch's random numbers as they were.
+    `make` returns a new instance for each layer, since hooks may keep something from the check. Does not change torch's
+    random state.
     """
     check_names(cls, file)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
@@ -77,13 +77,12 @@ def check(cls: type[Encoding], file: Path, make: Callable[[], list[Encoding]], d
             check_places(asked, sample, pos_T)
             check_bias_reads_no_content(asked, sample, pos_T)
             check_chunks(asked, sample, pos_T)
-            check_mix(asked, sample, pos_T)
             check_bias_reads_positions(asked, sample, pos_T)
             check_frequencies(asked, sample, pos_T)
 
 
 def check_names(cls: type[Encoding], file: Path) -> None:
-    """Raises UserError if a method is no hook, but its name is nearly that of one that the class leaves out."""
+    """Raises UserError if a method is not a hook, but its name is close to that of one that the class lacks."""
     inherited = {name for base in cls.__mro__ if base.__module__ != cls.__module__ for name in vars(base)}
     own = {
         name: value for base in cls.__mro__ if base.__module__ == cls.__module__ for name, value in vars(base).items()
@@ -100,7 +99,7 @@ def check_names(cls: type[Encoding], file: Path) -> None:
 
 
 def check_attributes(encoding: Encoding, file: Path, dims: Dims) -> None:
-    """Raises UserError if an instance does not keep its arguments, or what it says of itself has no meaning."""
+    """Raises UserError if an instance does not keep its arguments, or has invalid attributes."""
     if not {"_parameters", "dims"} <= vars(encoding).keys():
         raise UserError(f"{file}: __init__ must begin with super().__init__(dims)")
     own = {
@@ -138,9 +137,8 @@ def check_attributes(encoding: Encoding, file: Path, dims: Dims) -> None:
 
 
 def move_from_constants(layers: list[Encoding]) -> None:
-    """Parameters that start as one constant get other numbers: equal ones would hide that a wrong one is read.
-
-    So do the zeros of those that are trained, as of one that starts as the identity: they hide what they multiply.
+    """Adds random numbers to parameters that are constant, whose equal elements would hide wrong indices, and to the
+    zeros of trained parameters, which hide whatever they multiply.
     """
     for parameter in {id(p): p for layer in layers for p in layer.parameters()}.values():
         if not (parameter.is_floating_point() and parameter.numel()):
@@ -154,7 +152,7 @@ def move_from_constants(layers: list[Encoding]) -> None:
 
 @dataclass(frozen=True)
 class Sample:
-    """Random tensors as a model has them, to ask the hooks with."""
+    """Random inputs for the hooks, as in a model."""
 
     index_T: Tensor
     x_BTD: Tensor
@@ -163,22 +161,22 @@ class Sample:
 
     @classmethod
     def draw(cls, dims: Dims, kv_heads: int, length: int) -> "Sample":
-        """Normal numbers, float32."""
+        """Draws normal numbers, float32."""
         heads = (torch.randn(WINDOWS, count, length, dims.head_dim) for count in (dims.heads, kv_heads))
         return cls(torch.arange(length, dtype=torch.float32), torch.randn(WINDOWS, length, dims.width), *heads)
 
 
 def check_places(asked: Asked, sample: Sample, pos_T: Tensor) -> None:
-    """Raises UserError if embed, attention_input or rotate count tokens where they should read positions.
+    """Raises UserError if embed, attention_input or rotate count tokens instead of reading positions.
 
-    Without the tokens before it a token must become the same, and so must the product of a query and a key, unless
-    the content of those tokens matters. Where no extension may change positions, a count is as good.
+    Leaving out earlier tokens must not change what becomes of a token, or the product of a query and a key, unless the
+    content of those tokens matters. Counting is fine if no extension may change positions.
     """
     length = len(pos_T)
     calls: dict[str, tuple[_Places, tuple[Tensor, ...]]] = {
         "attention_input": (lambda x: asked.attention_input(x, pos_T[-x.shape[1] :]), (sample.x_BTD,)),
     }
-    if asked.prepare(sample.x_BTD[:, :1]) is None:  # if not, `rotate` gets all tokens
+    if asked.prepare(sample.x_BTD[:, :1]) is None:  # otherwise `rotate` gets all tokens
         calls["rotate"] = (
             lambda q, k: (_product(*asked.rotate(q, k, pos_T[-q.shape[2] :], pos_T[-k.shape[2] :], None)),),
             (sample.q_BHTK, sample.k_BGTK),
@@ -189,7 +187,7 @@ def check_places(asked: Asked, sample: Sample, pos_T: Tensor) -> None:
         whole = call(*tensors)
         if not asked.encoding.accepts & {POSITIONS, DISTANCES}:
             continue
-        starts = (length * 3 // 8, length // 6)[: len(tensors)]  # so many queries are not so many keys
+        starts = (length * 3 // 8, length // 6)[: len(tensors)]  # different numbers of queries and keys
         asked.case = f" (tokens {' and '.join(f'{start}..{length - 1}' for start in starts)} of {length})"
         alone = call(*(x[..., start:, :] for x, start in zip(tensors, starts, strict=True)))
         asked.case = ""
@@ -208,7 +206,7 @@ def check_places(asked: Asked, sample: Sample, pos_T: Tensor) -> None:
 
 
 def _product(q_BHTK: Tensor, k_BGSK: Tensor) -> Tensor:
-    """What attention makes of queries and keys, [B, H, T, S]."""
+    """The products of queries and keys, [B, H, T, S]."""
     return q_BHTK @ k_BGSK.repeat_interleave(q_BHTK.shape[1] // k_BGSK.shape[1], dim=1).mT
 
 
@@ -217,7 +215,7 @@ def _others_before(x: Tensor, start: int) -> Tensor:
 
 
 def check_chunks(asked: Asked, sample: Sample, pos_T: Tensor) -> None:
-    """Raises UserError if bias or scores give some of the queries other numbers than among all, windowed or not."""
+    """Raises UserError if bias or scores depend on the chunk that a query is in, windowed or not, or `mix` is wrong."""
     state = asked.prepare(sample.x_BTD)
     q_BHTK, k_BGTK = asked.rotate(sample.q_BHTK, sample.k_BGTK, pos_T, pos_T, state)
     k_BHTK = k_BGTK.repeat_interleave(q_BHTK.shape[1] // k_BGTK.shape[1], dim=1)
@@ -227,13 +225,14 @@ def check_chunks(asked: Asked, sample: Sample, pos_T: Tensor) -> None:
         views.append(asked.extended(Plan(window=window), f" (with a window of {window})"))
     for view in views:
         _check_chunks_of(view, q_BHTK, k_BHTK, pos_T, state)
+    asked.mix(q_BHTK, k_BGTK, sample.k_BGTK, state)
 
 
 def _check_chunks_of(asked: Asked, q_BHTK: Tensor, k_BHTK: Tensor, pos_T: Tensor, state: Any) -> None:
     length = len(pos_T)
     whole = chunk_context(asked.encoding, pos_T, pos_T, state, 0, length)
     of_all = _of(asked, q_BHTK, k_BHTK, whole)
-    cuts = sorted({0, 1, length * 3 // 8, length * 7 // 8, length})  # attention asks for the first query alone, too
+    cuts = sorted({0, 1, length * 3 // 8, length * 7 // 8, length})  # attention also calls with the first query alone
     for start, end in itertools.pairwise(cuts):
         context = chunk_context(asked.encoding, pos_T, pos_T, state, start, end)
         queries, keys = context.queries, context.keys
@@ -262,22 +261,15 @@ def _check_chunks_of(asked: Asked, q_BHTK: Tensor, k_BHTK: Tensor, pos_T: Tensor
 
 
 def _of(asked: Asked, q_BHTK: Tensor, k_BHSK: Tensor, context: Context) -> dict[str, Tensor | None]:
-    """What the hooks that are called with a chunk of queries give."""
+    """The results of the hooks that are called with a chunk of queries."""
     bias_HTS, scores_BHTS = asked.bias(context), asked.scores(q_BHTK, k_BHSK, context)
     own = scaled_product(q_BHTK, k_BHSK) if scores_BHTS is None else scores_BHTS
     masked_BHTS = (own if bias_HTS is None else own + bias_HTS).masked_fill(context.hidden_TS, float("-inf"))
     return {"bias": bias_HTS, "scores": scores_BHTS, "weights": asked.weights(masked_BHTS, context)}
 
 
-def check_mix(asked: Asked, sample: Sample, pos_T: Tensor) -> None:
-    """Raises UserError if `mix` gives wrong shapes or numbers. The causality check looks at what enters."""
-    state = asked.prepare(sample.x_BTD)
-    q_BHTK, k_BGTK = asked.rotate(sample.q_BHTK, sample.k_BGTK, pos_T, pos_T, state)
-    asked.mix(q_BHTK, k_BGTK, sample.k_BGTK, state)
-
-
 def check_bias_reads_no_content(asked: Asked, sample: Sample, pos_T: Tensor) -> None:
-    """Raises UserError if a bias is another after `prepare` saw other numbers: it is one for all windows of a batch."""
+    """Raises UserError if a bias depends on what `prepare` saw: it must be the same for all windows of a batch."""
     context = chunk_context(asked.encoding, pos_T, pos_T, None, 0, len(pos_T))
     found = []
     for x_BTD in (sample.x_BTD, -sample.x_BTD):
@@ -290,7 +282,7 @@ def check_bias_reads_no_content(asked: Asked, sample: Sample, pos_T: Tensor) -> 
 
 
 def check_bias_reads_positions(asked: Asked, sample: Sample, pos_T: Tensor) -> None:
-    """Raises UserError if a bias is the same for other positions: an extension would change nothing, in silence."""
+    """Raises UserError if a bias ignores positions, so that extensions would silently change nothing."""
     if not asked.encoding.accepts & {POSITIONS, DISTANCES}:
         return
     context = chunk_context(asked.encoding, pos_T, pos_T, None, 0, len(pos_T))
@@ -310,10 +302,10 @@ def check_bias_reads_positions(asked: Asked, sample: Sample, pos_T: Tensor) -> N
 
 
 def check_frequencies(asked: Asked, sample: Sample, pos_T: Tensor) -> None:
-    """Raises UserError if the encoding accepts other frequencies and does not take them.
+    """Raises UserError if the encoding accepts other frequencies, but ignores them.
 
-    A layer with a window may keep its own: its pairs are never further apart than in training. So may a layer with
-    something in place of attention.
+    A layer with a window may keep its own, since its pairs are never further apart than in training; so may a layer
+    that replaces attention.
     """
     encoding = asked.encoding
     if FREQUENCIES not in encoding.accepts or encoding.window is not None or not encoding.attends():
@@ -321,7 +313,7 @@ def check_frequencies(asked: Asked, sample: Sample, pos_T: Tensor) -> None:
     count = asked.spectrum().count
     state = asked.prepare(sample.x_BTD)
     rotated = asked.rotate(sample.q_BHTK, sample.k_BGTK, pos_T, pos_T, state)[0]
-    # Not halved: where something turns a little, half of that may pass for rounding.
+    # Not halved: half of a small rotation might count as rounding.
     slower = asked.extended(Plan(frequency_scale=(0.0,) * count), " (with frequencies of 0)")
     again = slower.rotate(sample.q_BHTK, sample.k_BGTK, pos_T, pos_T, state)[0]
     turns = rotated.shape != sample.q_BHTK.shape or differ(rotated, sample.q_BHTK)
@@ -333,12 +325,12 @@ def check_frequencies(asked: Asked, sample: Sample, pos_T: Tensor) -> None:
 
 
 def differ(some: Tensor, others: Tensor) -> bool:
-    """Whether two tensors are not the same numbers, but for rounding."""
+    """Whether two tensors differ by more than rounding."""
     return bool(_differences(some, others).any())
 
 
 def _differences(some: Tensor, others: Tensor) -> Tensor:
-    """Where they are not: -inf is like itself."""
+    """Where two tensors differ by more than rounding; -inf equals itself."""
     largest = torch.where(others.isfinite(), others, 0.0).abs().amax()
     return ~((some == others) | ((some - others).abs() <= TOLERANCE * largest))
 

@@ -1,4 +1,4 @@
-"""What an evaluation asks of a model, ours or another library's.
+"""The interface of models in evaluations, ours or another library's.
 
 Shapes: B batch, T tokens, D what enters the head, R rows, V vocabulary.
 """
@@ -23,11 +23,11 @@ class LanguageModel(Protocol):
 
     @property
     def device(self) -> torch.device:
-        """Where its inputs must be."""
+        """The device of its inputs."""
 
     @property
     def encoding(self) -> Encoding:
-        """Its encoding, whose `accepts` says which extensions mean something."""
+        """Its encoding, whose `accepts` decides which extensions apply."""
 
     @property
     def encodings(self) -> list[Encoding]:
@@ -41,16 +41,16 @@ class LanguageModel(Protocol):
         """Its name in tables."""
 
     def parameter_count(self) -> int | None:
-        """Trained parameters; None where that is not known."""
+        """The number of trained parameters; None if unknown."""
 
     def defined_at(self, length: int, plan: Plan) -> bool:
         """Whether windows of `length` tokens are defined under a plan."""
 
     def setting(self, plan: Plan, storage: Storage = "fp32") -> Any:
-        """What `hidden` takes for a plan: made once, used in many forward passes."""
+        """The plan in the form that `hidden` takes. Reuse it across forward passes that share a plan."""
 
     def hidden(self, tokens_BT: Tensor, plan: Any, first_wanted: int = 0) -> Tensor:
-        """What the head reads, [B, T - first_wanted, D], for the tokens from that index on."""
+        """The input of the head, [B, T - first_wanted, D], for the tokens from that index on."""
 
     def head(self, hidden_RD: Tensor) -> Tensor:
         """Logits, [R, V]."""

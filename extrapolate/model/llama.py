@@ -22,26 +22,27 @@ from extrapolate.model.dropout import Dropout
 if TYPE_CHECKING:
     from extrapolate.model.config import ModelConfig
 
-# At the start, of a block's matrices and of what makes logits. docs/training.md tells how they were found.
+# Initial sizes of a block's matrices, and of what makes logits. See docs/training.md for how they were chosen.
 GAIN, SMALL = 0.25, 0.02
 
 
 class Cache(Protocol):
-    """What attention keeps of a window's earlier tokens, if a model continues a text token by token.
+    """What attention keeps of earlier tokens when a model continues a text token by token.
 
-    Keys are kept as they leave their projection: an encoding may place earlier tokens anew as the text grows.
+    Keys are kept as projected, before any rotation: an encoding may change the positions of earlier tokens as the text
+    grows.
     """
 
     @property
     def length(self) -> int:
-        """How many tokens it held when the forward pass began."""
+        """The number of tokens that it held at the start of the forward pass."""
 
     def extend(
         self, encoding: Encoding, k_BGTK: Tensor, v_BGTK: Tensor, x_BTD: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Takes a layer's keys, values and normalised inputs of the tokens that follow; gives those of all tokens.
+        """Appends a layer's keys, values and normalised inputs of new tokens, and returns those of all tokens.
 
-        The inputs are needed by an encoding that has a `prepare`; others may be given anything.
+        The inputs only matter if the encoding has a `prepare`.
         """
 
 
@@ -53,14 +54,14 @@ class Attention(nn.Module):
         self.sizes = (config.heads * config.head_dim, config.kv_heads * config.head_dim)
         self.head_dim = config.head_dim
         queries, keys = self.sizes
-        # One matrix: one product where queries, keys and values read the same input.
+        # A single matrix, for a single product if queries, keys and values read the same input.
         self.qkv = nn.Linear(config.width, queries + 2 * keys, bias=False)
-        if config.qkv_bias:  # added here, for Linear's own would draw random numbers, which move all later weights
+        if config.qkv_bias:  # Linear's own bias would draw random numbers, and so change all later weights
             self.qkv.bias = nn.Parameter(torch.zeros(queries + 2 * keys))
         self.out = nn.Linear(queries, config.width, bias=False)
         with torch.random.fork_rng(devices=[]):  # see above
             self.gate = nn.Linear(config.width, queries, bias=False) if config.output_gate else None
-            # Each head's second queries, and how much of what they gather is taken away.
+            # The second query of each head, and the share of its output that is subtracted.
             self.second = nn.Linear(config.width, queries, bias=False) if config.differential else None
             self.share = nn.Linear(config.width, config.heads, bias=False) if config.differential else None
         if config.qkv_bias and self.second is not None:
@@ -74,7 +75,7 @@ class Attention(nn.Module):
         self.sink_H = nn.Parameter(torch.empty(config.heads)) if config.sinks else None
 
     def extra_matrices(self) -> list[nn.Linear]:
-        """Those of settings that combine with any encoding. They read what queries, keys and values do."""
+        """The matrices of optional settings, which read the same input as queries, keys and values."""
         return [matrix for matrix in (self.gate, self.second, self.share) if matrix is not None]
 
     def forward(
@@ -88,9 +89,10 @@ class Attention(nn.Module):
         observer: Observer | None = None,
         cache: Cache | None = None,
     ) -> Tensor:
-        """What the queries from index `first_wanted` on gather, [B, T - first_wanted, D].
+        """The output for queries from index `first_wanted` on, [B, T - first_wanted, D].
 
-        With a cache, x are the tokens after those that it holds, pos_T the positions of both, and all of x is wanted.
+        With a cache, x_BTD has the tokens after those in the cache, all of them wanted, and pos_T has the positions of
+        both.
         """
         queries, keys = self.sizes
         gate_BTC = None if self.gate is None else self.gate(x_BTD[:, first_wanted:]).sigmoid()
@@ -107,7 +109,7 @@ class Attention(nn.Module):
             qk_bias, v_bias = (None, None) if bias is None else (bias[: queries + keys], bias[queries + keys :])
             q, k = F.linear(qk_input_BTD, weight[: queries + keys], qk_bias).split([queries, keys], dim=-1)
             v = F.linear(v_input_BTD, weight[queries + keys :], v_bias)
-        if self.second is not None:  # 2 H heads, up to their scores
+        if self.second is not None:  # 2 H heads until scores are computed
             q = torch.cat([q, self.second(qk_input_BTD)], dim=-1)
         q_BHTK, k_BGTK, v_BGTK = (x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for x in (q, k, v))
         if self.q_norm is not None and self.k_norm is not None:
@@ -127,7 +129,7 @@ class Attention(nn.Module):
         scoring = Scoring(encoding, pos_T, state, scale_HT, first_wanted, queries_per_chunk, observer, self.sink_H)
         if share_BTH is None:
             mixed_BHTK = _gathered(q_BHTK, k_BGTK, v_BGTK, plan, scoring)
-        else:  # the encoding has H heads, with parameters of their own: it sees the first queries, and then the second
+        else:  # the encoding has H heads, with parameters for each, so it gets the first and second queries in turn
             q_BHTK, second_BHTK = q_BHTK.chunk(2, dim=1)
             taken_BHTK = _gathered(second_BHTK, k_BGTK, v_BGTK, plan, replace(scoring, observer=None))
             mixed_BHTK = _gathered(q_BHTK, k_BGTK, v_BGTK, plan, scoring) - share_BTH.mT[..., None] * taken_BHTK
@@ -136,7 +138,7 @@ class Attention(nn.Module):
 
 
 def _gathered(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, plan: Plan, scoring: Scoring) -> Tensor:
-    """What the wanted queries take from the values, [B, H, T - first_wanted, K]."""
+    """The output of the wanted queries, [B, H, T - first_wanted, K]."""
     encoding, pos_T, state = scoring.encoding, scoring.pos_T, scoring.state
     rotated_BHTK, rotated_BGTK = encoding.rotate(q_BHTK, k_BGTK, pos_T, pos_T, state)
     mixed_BHTK = encoding.mix(rotated_BHTK, rotated_BGTK, v_BGTK, state)
@@ -150,8 +152,8 @@ def _gathered(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, plan: Plan, scorin
 class SSMax(nn.Module):
     """Scalable softmax (arXiv 2501.19399): scores are multiplied by s_h ln(i + 1) for query i, window or not.
 
-    One s a head and layer is learned. Its start is not in the copy of the paper we have; ours makes the factor
-    1 on average over a training window.
+    There is one learned s per head and layer. Our copy of the paper does not give its initial value; ours makes the
+    factor 1 on average over a training window.
     """
 
     def __init__(self, heads: int, seq_len: int) -> None:
@@ -184,7 +186,7 @@ class FeedForward(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention, then feed-forward, each on the normalised residual stream; what they give is normalised on demand."""
+    """Attention, then feed-forward, each on the normalised residual stream, and optionally with normalised outputs."""
 
     def __init__(self, config: "ModelConfig", encoding: Encoding, seq_len: int) -> None:
         super().__init__()
@@ -212,15 +214,15 @@ class Block(nn.Module):
         observer: Observer | None = None,
         cache: Cache | None = None,
     ) -> Tensor:
-        """What leaves the block for the tokens from index `first_wanted` on, [B, T - first_wanted, D].
+        """The output for tokens from index `first_wanted` on, [B, T - first_wanted, D].
 
-        `encoding` is the block's own, as the plan changes it.
+        encoding: the block's own, as changed by the plan.
         """
         normed_BTD = self.attention_norm(x_BTD)
         unwanted = 0
         if self.attention_canon is not None and self.feed_forward_canon is not None:
             normed_BTD = self.attention_canon(normed_BTD)
-            unwanted = min(first_wanted, FEED_FORWARD_SIGHT)  # tokens that the feed-forward network sees all the same
+            unwanted = min(first_wanted, FEED_FORWARD_SIGHT)  # tokens that the feed-forward part still needs
             first_wanted -= unwanted
         mixed_BTD = self.attention(normed_BTD, encoding, pos_T, plan, first_wanted, queries_per_chunk, observer, cache)
         if self.attention_post_norm is not None:
@@ -237,10 +239,10 @@ class Block(nn.Module):
 
 
 class Decoder(nn.Module):
-    """A Llama decoder whose position enters through `encodings`, one a layer."""
+    """A Llama decoder with an encoding per layer."""
 
     def __init__(self, config: "ModelConfig", encodings: Sequence[Encoding], seq_len: int) -> None:
-        """Builds it with fresh weights: see `_draw`. `seq_len` is the training length in tokens."""
+        """Builds it with fresh weights. seq_len: the training length, tokens."""
         super().__init__()
         self.config, self.seq_len = config, seq_len
         self.embedding = nn.Embedding(config.vocab_size, config.width)
@@ -254,12 +256,11 @@ class Decoder(nn.Module):
 
     @torch.no_grad()
     def _draw(self) -> None:
-        """Draws normal weights, so that the residual stream starts at a size that training need not change first.
+        """Draws normal weights, at sizes that training need not correct first; the encodings' own parameters stay.
 
-        A block's matrices have the deviation 0.25 (columns)^-0.5, and those that write to the stream, as in GPT-2, a
-        (2 layers)^-0.5 of that. The head has 0.02: first predictions are nearly equal ones. Where embeddings are tied
-        to it, the last norm starts with 0.02 instead of 1. Sinks have 0.02 as in gpt-oss. The encodings' own parameters
-        stay.
+        A block's matrices have a standard deviation of 0.25 (columns)^-0.5; those that write to the residual stream
+        have (2 layers)^-0.5 times that, as in GPT-2. The head has 0.02, so that initial predictions are nearly uniform;
+        if embeddings are tied to it, the last norm starts at 0.02 instead of 1. Sinks have 0.02, as in gpt-oss.
         """
         nn.init.normal_(self.embedding.weight, std=EMBEDDED)
         for block in self.blocks:
@@ -272,7 +273,7 @@ class Decoder(nn.Module):
             self.norm.weight.fill_(SMALL)
         else:
             nn.init.normal_(self.head.weight, std=SMALL)
-        with torch.random.fork_rng(devices=[]):  # what a setting adds moves no other random number
+        with torch.random.fork_rng(devices=[]):  # optional settings do not change other weights
             for block in self.blocks:
                 attention = cast(Block, block).attention
                 for matrix in attention.extra_matrices():
@@ -290,7 +291,7 @@ class Decoder(nn.Module):
 
     @property
     def encoding(self) -> Encoding:
-        """The first layer's encoding: the one that sees the embedding."""
+        """The first layer's encoding, which also sees the embedding."""
         return cast(Block, self.blocks[0]).encoding
 
     def defined_at(self, length: int, plan: Plan) -> bool:
@@ -298,9 +299,9 @@ class Decoder(nn.Module):
         return all(encoding.defined_at(length, plan.of_layer(encoding)) for encoding in self.encodings)
 
     def setting(self, plan: Plan, storage: Storage = "fp32") -> Setting:
-        """The plan resolved for every layer, with the encodings' own values rounded to `storage`.
+        """Resolves a plan for every layer, and rounds the encodings' own values to `storage`.
 
-        Worth making once where several forward passes have one plan.
+        Reuse it across forward passes that share a plan.
         """
         plan = plan.everywhere(self.encodings)
         of_layers = tuple(plan.of_layer(encoding) for encoding in self.encodings)
@@ -310,19 +311,19 @@ class Decoder(nn.Module):
     def hidden(
         self, tokens_BT: Tensor, plan: Plan | Setting = PLAIN, first_wanted: int = 0, cache: Cache | None = None
     ) -> Tensor:
-        """The normalised output of the last block, [B, T - first_wanted, D], for the tokens from that index on.
+        """The normalised output of the last block, [B, T - first_wanted, D], for tokens from that index on.
 
-        The first token of every window has index 0, or follows those that a cache holds; the cache then holds both,
-        and first_wanted must be 0. A bare plan is resolved first: see `setting`.
+        With a cache, the tokens follow those that it holds, are added to it, and first_wanted must be 0. A bare plan
+        is resolved first: see `setting`.
         """
-        assert cache is None or not self.config.canon  # nothing keeps what it convolves
+        assert cache is None or not self.config.canon  # a cache does not keep the inputs of convolutions
         setting = plan if isinstance(plan, Setting) else self.setting(plan)
         plan, encodings = setting.plan, setting.encodings
         queries, observer = setting.queries_per_chunk, setting.observer
         past = 0 if cache is None else cache.length
         index_T = torch.arange(past + tokens_BT.shape[1], dtype=torch.float32, device=tokens_BT.device)
         pos_T = encodings[0].positions(index_T)
-        placed_T = {1.0: pos_T}  # by what multiplies them: layers with the same share a tensor, and its rotation
+        placed_T = {1.0: pos_T}  # by scale, so that layers with the same scale share a tensor and its rotation
         plans = [setting.of_layer(layer) for layer in range(len(encodings))]
         for own in (plan, *plans):
             if own.position_scale not in placed_T:
@@ -341,10 +342,10 @@ class Decoder(nn.Module):
 
 
 class RMSNorm(nn.RMSNorm):
-    """torch's own, with the same numbers but for rounding.
+    """Equal to torch's except for rounding, and faster in uncompiled training on a CPU.
 
-    Where a CPU trains without compiled code, the gradient is two products and three passes: torch takes one pass for
-    each operation of the formula, which costs 4 to 5 % of a step. Elsewhere it is torch's.
+    The gradient takes two products and three passes there; torch takes a pass for each operation of the formula, which
+    costs 4 to 5 % of a step.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -355,7 +356,7 @@ class RMSNorm(nn.RMSNorm):
 
 
 class _RMSNorm(torch.autograd.Function):
-    """weight x / rms(x), and 1 / rms(x), which the gradient needs."""
+    """weight x / rms(x), and 1 / rms(x) for the gradient."""
 
     @staticmethod
     def forward(x_ND: Tensor, weight_D: Tensor, eps: float) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""A decoder as runs have it: made from an encoding's name, and with what training and evaluation need.
+"""The model of a run: a decoder built from an encoding's name, with methods for training and evaluation.
 
 Shapes: B batch, T tokens, N targets, V vocabulary.
 """
@@ -24,7 +24,7 @@ from extrapolate.specs import user_files
 
 
 def find(name: str) -> type[Encoding]:
-    """The class called `name`: a registered name, or `path/to/file.py:Class`. Raises UserError if there is none."""
+    """The class with a registered name, or of `path/to/file.py:Class`. Raises UserError if there is none."""
     file, _, class_name = name.rpartition(":")
     if name.endswith(".py"):
         raise UserError(f"{name} is a file: name the class in it too, {name}:MyEncoding")
@@ -99,13 +99,13 @@ class Model(Decoder):
 
     @torch.no_grad()
     def begin_step(self, done: float) -> None:
-        """Lets the encodings know which share of the training is done, 0 to 1, before a step."""
+        """Tells the encodings which share of the training is done, 0 to 1, before a step."""
         for encoding in self.encodings:
             encoding.begin_step(done)
 
     @torch.no_grad()
     def constrain(self) -> None:
-        """Brings the encodings' parameters that left their range back into it, in place."""
+        """Clamps the encodings' parameters to their ranges, in place."""
         for encoding in self.encodings:
             encoding.constrain()
 
@@ -114,7 +114,7 @@ class Model(Decoder):
     ) -> Tensor:
         """Mean negative log-likelihood of the targets, nats, float32.
 
-        With weights, which add up to 1 in every window, the mean over windows of their weighted means.
+        weight_BT: weights of targets that add up to 1 in every window (default: equal).
         """
         logits_NV = self(tokens_BT, plan).flatten(0, 1)
         weight_N = None if weight_BT is None else weight_BT.flatten() / len(weight_BT)
@@ -122,7 +122,7 @@ class Model(Decoder):
 
 
 def _check_attention(config: ModelConfig, encodings: list[Encoding]) -> None:
-    """Raises UserError if a setting changes attention, and some layer has none."""
+    """Raises UserError if a setting changes attention, but some layer has none."""
     changes = [name for name in ("sinks", "differential") if getattr(config, name)]
     for encoding in encodings if changes else ():
         if not encoding.attends():
@@ -131,22 +131,21 @@ def _check_attention(config: ModelConfig, encodings: list[Encoding]) -> None:
             )
 
 
-# The number of elements of the rows that are computed at a time: 1 MiB in float32, which stays in a core's cache.
-CHUNK_ELEMENTS = 2**18
+CHUNK_ELEMENTS = 2**18  # elements of the rows computed at a time: 1 MiB in float32, which stays in a core's cache
 
 
 def cross_entropy(logits_NV: Tensor, targets_N: Tensor, weight_N: Tensor | None = None) -> Tensor:
-    """Mean negative log-likelihood of the targets, nats, float32; with weights, the sum of the weighted ones.
+    """Mean negative log-likelihood of the targets, nats, float32; with weights, their weighted sum.
 
-    Its gradient is written over the logits, so that nobody may read them after the backward pass. They exist once,
-    in their own precision, where torch's own function holds them, their logarithms and two gradients, in float32.
+    The backward pass overwrites the logits with their gradient, so do not read them afterwards. This holds them only
+    once and in their own precision; torch's function also holds logarithms and two gradients, in float32.
     """
     loss_N = _CrossEntropy.apply(logits_NV, targets_N)
     return loss_N.mean() if weight_N is None else (loss_N * weight_N).sum()
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """The loss of each target. Compiled code makes one pass of each half, and needs no chunks."""
+    """The loss of each target. Compiled code takes a single pass each way, without chunks."""
 
     @staticmethod
     def forward(ctx: Any, logits_NV: Tensor, targets_N: Tensor) -> Tensor:
@@ -171,14 +170,14 @@ def _rows(logits_NV: Tensor) -> int:
 
 
 def _losses(logits_RV: Tensor, targets_R: Tensor) -> tuple[Tensor, Tensor]:
-    """Each target's loss, and the logarithm of the sum that makes probabilities of the logits."""
+    """Each target's loss, and the logarithm of the softmax's denominator."""
     logits_RV = logits_RV.float()
     norm_R = logits_RV.logsumexp(dim=-1)
     return norm_R - logits_RV.gather(1, targets_R[:, None])[:, 0], norm_R
 
 
 def _gradient(logits_RV: Tensor, targets_R: Tensor, norm_R: Tensor, grad_R: Tensor) -> Tensor:
-    """The probabilities, less 1 for the target, times the loss's gradient; in the logits' precision."""
+    """The probabilities, minus 1 for the target, times the loss's gradient; in the logits' precision."""
     target_R1 = logits_RV.gather(1, targets_R[:, None]).float().sub(norm_R[:, None]).expm1() * grad_R[:, None]
     grad_RV = logits_RV.float().sub(norm_R[:, None]).exp_().mul_(grad_R[:, None]).to(logits_RV.dtype)
     return grad_RV.scatter_(1, targets_R[:, None], target_R1.to(logits_RV.dtype))

@@ -1,4 +1,4 @@
-"""Where a model is asked for what it sees: in how many windows, and from which places on tokens are exchanged.
+"""Chooses the windows, and the places in them from which on tokens are exchanged, to test what a model sees.
 
 Shapes: B windows, T tokens, P places.
 """
@@ -8,34 +8,33 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-# The windows that a model is tried with: one for each place in a window, up to a number of tokens in all.
-FEWEST, TOKENS = 3, 4096
-# How many tokens are read to try more places than that: at least, at most, and for how many floating-point operations.
+FEWEST, TOKENS = 3, 4096  # a model is tested with a window for each place, at least this many, up to this many tokens
+# Tokens that are read to test more places: at least, at most, and for how many floating-point operations.
 LEAST_TOKENS, MOST_TOKENS, OPERATIONS = 8192, 2**17, 2e11
-RECURRING = 4  # different tokens in every second window
-AGAIN = 4  # how many windows each place of a short window is tried in, at most
+RECURRING = 4  # distinct tokens in every second window
+AGAIN = 4  # windows in which each place of a short window is tested, at most
 
 
 def window_count(length: int) -> int:
-    """The number of windows of `length` tokens that a model is tried with."""
+    """The number of windows of `length` tokens that a model is tested with."""
     return max(FEWEST, min(length, TOKENS // length))
 
 
 def places_within(products: float, length: int) -> int:
-    """At how many places of windows a model is tried that multiplies `products` numbers a token."""
+    """The number of places at which a model with `products` multiplications per token is tested."""
     tokens = min(MOST_TOKENS, max(LEAST_TOKENS, int(OPERATIONS / (2 * max(1, products)))))
     return min(length - 1, tokens // length)
 
 
 def few_places(length: int) -> int:
-    """At how many places of windows of `length` tokens any model is tried; in a short window, at each several times."""
+    """The number of places of windows of `length` tokens at which any model is tested; repeated in short windows."""
     return min(AGAIN * (length - 1), LEAST_TOKENS // length)
 
 
 def random_windows(vocab_size: int, length: int, least: int = 0) -> Tensor:
-    """Random tokens, the same for the same arguments, [B, length], B at least `least`.
+    """Random tokens, the same for the same arguments, [B, length], with B at least `least`.
 
-    Every second window has few different tokens, so that they recur in it as they do in text.
+    Every second window has few distinct tokens, which recur as they do in text.
     """
     generator = torch.Generator().manual_seed(1)
     tokens_BT = torch.randint(0, vocab_size, (max(least, window_count(length)), length), generator=generator)
@@ -44,11 +43,11 @@ def random_windows(vocab_size: int, length: int, least: int = 0) -> Tensor:
 
 
 def later(tokens_BT: Tensor, places: int, seq_len: int | None) -> Iterator[Tensor]:
-    """The tokens to exchange, [B, T]: those from a place on, in turn from `places`, or as many as there are windows.
+    """Yields masks of the tokens to exchange, [B, T]: those from a place on, for `places` places or one per window.
 
-    The places are spread over the window, and others for other tokens; in one row it is none. Some are there in any
-    case: the last, the largest power of two, where blocks of any smaller one end, and, as far as half of the places
-    suffice, those at and beside the multiples of `seq_len`.
+    The places are spread over the window and depend on the tokens; one row of each mask is empty. They always include
+    the last place, the largest power of two (where blocks of any smaller one end) and, using up to half of the places,
+    those at and next to multiples of `seq_len`.
     """
     rows, length = tokens_BT.shape
     generator = torch.Generator().manual_seed(int(tokens_BT.sum()))

@@ -1,8 +1,8 @@
-"""How large a model is, by arithmetic: what cannot fit into memory is refused before any of it is taken."""
+"""Computes the size of models, to refuse those that do not fit into memory before allocating any."""
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -16,27 +16,22 @@ from extrapolate.specs import user_files
 
 WEIGHT = 4  # bytes a parameter
 TRAINED_WEIGHT = 16  # with its gradient, and AdamW's two moments
-MOST_COUNTED = 64  # layers that are counted one by one: they may be of several kinds
-LAYER_OBJECTS = 50_000  # bytes of Python objects that a layer is made of
-_NAMES = {"embedding": "the embedding", "attention": "attention", "feed_forward": "the feed-forward layers"}
+MOST_COUNTED = 64  # layers that are counted one by one, since they may be of several kinds
+LAYER_OBJECTS = 50_000  # bytes of a layer's Python objects
 
 
 def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
-    """The tensors of a decoder's weights, the encoding's own left out: names as in `Model.state_dict`, and shapes.
+    """The shapes of a decoder's weights by their names in `Model.state_dict`, without the encoding's own.
 
-    Shared tensors (tied embeddings) are there once.
+    Shared tensors (tied embeddings) appear once.
     """
-    return dict(_shapes(config))
-
-
-def _shapes(config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
-    yield "embedding.weight", (config.vocab_size, config.width)
-    for layer in range(config.layers):
-        for name, shape in _block_shapes(config).items():
-            yield f"blocks.{layer}.{name}", shape
-    yield "norm.weight", (config.width,)
+    table = (config.vocab_size, config.width)
+    shapes: dict[str, tuple[int, ...]] = {"embedding.weight": table, "norm.weight": (config.width,)}
     if not config.tied_embeddings:
-        yield "head.weight", (config.vocab_size, config.width)
+        shapes["head.weight"] = table
+    for layer in range(config.layers):
+        shapes |= {f"blocks.{layer}.{name}": shape for name, shape in _block_shapes(config).items()}
+    return shapes
 
 
 def _block_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
@@ -80,7 +75,7 @@ def _block_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
 
 
 def parameter_count(config: ModelConfig) -> int:
-    """Trained parameters of a decoder, the encoding's own left out; tied embeddings count once."""
+    """Trained parameters of a decoder, without the encoding's own; tied embeddings count once."""
     return sum(_parameters_by_part(config).values())
 
 
@@ -88,9 +83,9 @@ def _parameters_by_part(config: ModelConfig) -> dict[str, int]:
     counts = {name: config.layers * math.prod(shape) for name, shape in _block_shapes(config).items()}
     tables = 1 if config.tied_embeddings else 2
     return {
-        "embedding": tables * config.vocab_size * config.width + config.width,
+        "the embedding": tables * config.vocab_size * config.width + config.width,
         "attention": sum(count for name, count in counts.items() if name.startswith("attention")),
-        "feed_forward": sum(count for name, count in counts.items() if name.startswith("feed_forward")),
+        "the feed-forward layers": sum(count for name, count in counts.items() if name.startswith("feed_forward")),
     }
 
 
@@ -105,43 +100,43 @@ _SETTINGS = {
 
 
 def check_model(config: ModelConfig) -> None:
-    """Raises UserError if a model of these sizes does not fit into this machine's memory."""
+    """Raises UserError if a model of these sizes does not fit into memory."""
     _check("the model", _held(config, WEIGHT), "cpu")
 
 
 def check_training(config: ModelConfig, *, step_tokens: int, pass_tokens: int, device: str) -> None:
     """Raises UserError if training does not fit into the memory of this machine, or of its device.
 
-    The tokens are those of an optimiser's step and of a forward pass. What a forward pass keeps for its gradients, the
-    encoding's own parameters and what the program itself holds are not counted: more is needed than this says.
+    step_tokens, pass_tokens: tokens of an optimiser's step and of a forward pass. This is a lower bound: activations,
+    the encoding's own parameters and the program itself are not counted.
     """
-    check_model(config)  # built on the CPU, wherever it is trained
+    check_model(config)  # built on the CPU in any case
     needs = _held(config, TRAINED_WEIGHT) | {
         "the logits of a forward pass": 4 * pass_tokens * config.vocab_size,
-        "the tokens of a batch": 2 * 8 * step_tokens,  # window by window, and then in one array
+        "the tokens of a batch": 2 * 8 * step_tokens,  # as single windows, and then in one array
     }
     _check("training", needs, device)
 
 
 def _held(config: ModelConfig, weight: int) -> dict[str, int]:
-    """Bytes by what holds them."""
-    held = {_NAMES[part]: weight * count for part, count in _parameters_by_part(config).items()}
+    """Bytes by part."""
+    held = {part: weight * count for part, count in _parameters_by_part(config).items()}
     return held | {"the objects of its layers": LAYER_OBJECTS * config.layers}
 
 
 def check_encoding(cls: type[Encoding], arguments: Mapping[str, Any], dims: Dims) -> None:
-    """Raises UserError if a model's encodings, one a layer, do not fit into this machine's memory.
+    """Raises UserError if a model's encodings, one per layer, do not fit into memory.
 
-    `arguments` are those of the class, converted. The layers are made on torch's meta device, where tensors have a
-    size and take no memory. A class that cannot be made there is left alone; a refusal of its own is for who makes it.
+    arguments: of the class, converted. Builds the layers on torch's meta device, where tensors take no memory; ignores
+    classes that cannot be built there, or that refuse their arguments.
     """
-    # What the sizes alone ask for: an encoding may work with them before it can be counted.
+    # The sizes alone first: an encoding may compute with them before it can be counted.
     attention = 2 * WEIGHT * dims.layers * dims.width * dims.heads * dims.head_dim
     needs = {"attention": attention, "the objects of its layers": LAYER_OBJECTS * dims.layers}
     _check("the model", needs, "cpu")
 
     try:
-        # Whatever a user's class raises here it raises again where it is made, and is told there.
+        # Ignores what a user's class raises here: it is raised again, and reported, when the model is built.
         needed = user_files.of_user(
             lambda: _bytes_of_layers(cls, arguments, dims),
             lambda error: error if isinstance(error, Exception) else UserError(),
@@ -163,7 +158,7 @@ def check_encoding(cls: type[Encoding], arguments: Mapping[str, Any], dims: Dims
 
 
 def _bytes_of_layers(cls: type[Encoding], arguments: Mapping[str, Any], dims: Dims) -> float:
-    """The bytes of all layers' tensors; of very many layers, as if each had what only the second has."""
+    """The bytes of all layers' tensors; if there are very many layers, extrapolated from the second."""
     counted = dims.layers if dims.layers <= MOST_COUNTED else 2
     with torch.device("meta"):
         layers = [cls(dataclasses.replace(dims, layer=layer), **arguments) for layer in range(counted)]
@@ -176,7 +171,7 @@ def _bytes_of_layers(cls: type[Encoding], arguments: Mapping[str, Any], dims: Di
 
 
 def _bytes_of(encoding: Encoding) -> dict[int, int]:
-    """The bytes of each tensor that it holds, by the tensor's identity."""
+    """The bytes of each of its tensors, by the tensor's identity."""
     tensors = (*encoding.parameters(), *encoding.buffers())
     return {id(tensor): tensor.numel() * tensor.element_size() for tensor in tensors}
 

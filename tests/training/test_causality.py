@@ -168,7 +168,7 @@ LEAKS = {
             import random
             return x.roll(-1, 1) if self.training and random.random() < 1e-9 else x
         """,
-        "embed gives other numbers when it is asked for the same tokens again, at 16 tokens in training: draw random",
+        "embed gives other numbers for the same tokens when called again, at 16 tokens in training: draw random",
     ),
     "numbers that another library draws": (
         """
@@ -176,7 +176,7 @@ LEAKS = {
             import random
             return x * random.random() if self.training else x
         """,
-        "embed gives other numbers when it is asked for the same tokens again, at 16 tokens in training: draw random",
+        "embed gives other numbers for the same tokens when called again, at 16 tokens in training: draw random",
     ),
     "beside random numbers, of which the tokens decide how many are drawn": (
         """
