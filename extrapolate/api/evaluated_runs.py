@@ -14,8 +14,7 @@ from extrapolate.interop.foreign import ForeignRun
 from extrapolate.interop.imported import PREFIX, import_checkpoint
 from extrapolate.progress import Progress
 from extrapolate.runs.config import TrainedConfig
-from extrapolate.runs.find import find_runs
-from extrapolate.runs.run import Run
+from extrapolate.runs.run import Run, find_runs
 from extrapolate.specs.arguments import several
 
 Runs = str | Path | Run | ForeignRun | Iterable[str | Path | Run | ForeignRun]

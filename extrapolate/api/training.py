@@ -19,8 +19,7 @@ from extrapolate.runs.resolve import check as check_request
 from extrapolate.runs.run import STATE, Run
 from extrapolate.specs import arguments
 from extrapolate.training import loop
-from extrapolate.training.fine_tuning import resolve_fine_tuning, store_of
-from extrapolate.training.resuming import resolve_resumed, run_in
+from extrapolate.training.fine_tuning import resolve_fine_tuning, resolve_resumed, run_in, store_of
 
 
 def train_with(

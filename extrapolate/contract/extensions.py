@@ -13,8 +13,7 @@ from extrapolate.encodings.base import encodings
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
 from extrapolate.extensions import recipe as recipes
-from extrapolate.extensions.recipe import Recipe
-from extrapolate.extensions.user import find
+from extrapolate.extensions.recipe import Recipe, find
 from extrapolate.model.model import Model
 
 

@@ -13,7 +13,7 @@ from extrapolate.encodings.plan import PLAIN
 from extrapolate.errors import UserError
 from extrapolate.model.model import Model
 from extrapolate.runs.weights import load_weights, unique_weights
-from extrapolate.training.reloading import check_reloaded, unsaved
+from extrapolate.training.causality import check_reloaded, unsaved
 
 STEPS = 2  # before the state is saved, and after
 RATE = 0.1

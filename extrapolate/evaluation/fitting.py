@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from extrapolate.data.store import Split
 from extrapolate.encodings.plan import Plan
-from extrapolate.evaluation.validation import validation_loss, validation_windows
+from extrapolate.evaluation.losses import validation_loss, validation_windows
 from extrapolate.extensions.base import Searched
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.model.language_model import LanguageModel

@@ -19,6 +19,7 @@ from extrapolate.evaluation.any_run import AnyRun
 from extrapolate.evaluation.causality import Passed
 from extrapolate.evaluation.fitting import FIT_TARGETS
 from extrapolate.evaluation.key_tokens import copies_beyond, gained_beyond
+from extrapolate.evaluation.losses import validation_windows
 from extrapolate.evaluation.memory import OutOfMemoryError
 from extrapolate.evaluation.optimum import optimal_losses, process_of
 from extrapolate.evaluation.plans import AppliedExtensions, extensions_to_evaluate
@@ -30,16 +31,13 @@ from extrapolate.evaluation.protocols.base import (
     Protocol,
     lengths_of,
     parse_protocol,
-    plan_length,
     protocols,
-    row_of,
     targets_hash,
 )
 from extrapolate.evaluation.rows import TargetsAtLength, common, of_extension, plan_hash, reason_of
 from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.evaluation.targets import Targets, index_in_window, window_of
 from extrapolate.evaluation.text import beginning_token, check_text
-from extrapolate.evaluation.validation import validation_windows
 from extrapolate.evaluation.window_losses import Measured, inputs_of, joined, measure, prefixes_agree
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.names import AS_TRAINED, PRECISIONS, TARGETS_TABLE
@@ -211,9 +209,9 @@ def _by_plan(
     wanted: dict[Plan, list[Key]] = {}
     for row in layout.rows:
         keys = layout.keys_of(row)
-        if all(n in plans and model.defined_at(n, plans[n]) for n in map(plan_length, keys)):
+        if all(n in plans and model.defined_at(n, plans[n]) for _, n in keys):
             for key in keys:
-                wanted.setdefault(plans[plan_length(key)], []).append(key)
+                wanted.setdefault(plans[key[1]], []).append(key)
     wanted.setdefault(control_plan, []).append(CONTROL)
     return wanted
 
@@ -315,7 +313,7 @@ class _ProtocolEvaluation:
                 self._known |= {(plan, key): found for key, found in self._measured(what, plan, new).items()}
             except OutOfMemoryError as error:
                 self._not_measured(what, error)
-                self._too_long |= {(plan, key) for key in new if key != CONTROL and plan_length(key) >= error.length}
+                self._too_long |= {(plan, key) for key in new if key != CONTROL and key[1] >= error.length}
 
     def _not_measured(self, what: str, error: OutOfMemoryError) -> None:
         """Says that windows are n/a. Raises the error if they are no longer than L: nothing is left to compare with."""
@@ -325,11 +323,11 @@ class _ProtocolEvaluation:
 
     def _measured(self, what: str, plan: Plan, new: list[Key]) -> dict[Key, Measured]:
         own = [key for key in new if key != CONTROL]
-        factors = ", ".join(f"{row / self.model.seq_len:g}x" for row in dict.fromkeys(map(row_of, own)))
+        factors = ", ".join(f"{row / self.model.seq_len:g}x" for row in dict.fromkeys(row for row, _ in own))
         wanted = {key: self.windows[key] for key in new}
         # Always compares with L: one length alone tells nothing, and other lengths may be evaluated another day. Of the
         # lengths within an evaluation length only the longest: all of them would take as long as the evaluation.
-        mine = {plan_length(key) for key in own}
+        mine = {length for _, length in own}
         compared = mine & self.layout.rows.keys() | {max(mine, default=self.model.seq_len)}
         share = prefixes_agree(self.loaded, plan, [self.model.seq_len, *compared])
         if not share:

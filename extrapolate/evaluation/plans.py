@@ -9,8 +9,7 @@ from extrapolate.errors import UserError
 from extrapolate.evaluation.any_run import AnyRun
 from extrapolate.evaluation.fitting import fitted, inputs_of_fit
 from extrapolate.extensions import recipe as recipes
-from extrapolate.extensions.recipe import Recipe
-from extrapolate.extensions.user import UserFile
+from extrapolate.extensions.recipe import Recipe, UserFile
 from extrapolate.folders import listed
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.names import ALL, AS_TRAINED, LONGEST, WITHOUT_OWN

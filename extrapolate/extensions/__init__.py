@@ -1,4 +1,4 @@
-"""What can be applied at inference, one concept per file. Every file in this folder is imported, which registers it."""
+"""Extensions for inference, one concept per file. Every file in this folder is imported, which registers it."""
 
 import importlib
 import pkgutil

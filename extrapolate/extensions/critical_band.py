@@ -1,17 +1,14 @@
-"""A band of pairs, found by trying, is interpolated, and no other."""
+"""Interpolates a single band of pairs, found by a search."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
-from extrapolate.encodings.base import FREQUENCIES
+from extrapolate.encodings.base import FREQUENCIES, Encoding
 from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
 from extrapolate.extensions.base import Searched, register
 from extrapolate.extensions.positions import check_factor, resolved_factor
 from extrapolate.extensions.windows import check_at_least
-
-if TYPE_CHECKING:
-    from extrapolate.encodings.base import Encoding
 
 
 @register("critical-band")
@@ -54,7 +51,7 @@ class CriticalBand(Searched):
     def _band(self, first: int, width: int | None) -> Self:
         return type(self)(first=first, width=width, factor=self.factor)
 
-    def found(self, encoding: "Encoding", seq_len: int, length: int, loss: Callable[[Self], float]) -> Self:
+    def found(self, encoding: Encoding, seq_len: int, length: int, loss: Callable[[Self], float]) -> Self:
         spectrum = encoding.spectrum()
         assert spectrum is not None, "it accepts other frequencies"
         count = spectrum.count
@@ -67,7 +64,7 @@ class CriticalBand(Searched):
     def most_tries(self, count: int) -> int:
         return 2 * count
 
-    def plan(self, encoding: "Encoding", seq_len: int, length: int) -> Plan:
+    def plan(self, encoding: Encoding, seq_len: int, length: int) -> Plan:
         assert self.first is not None, "it is searched for first"
         spectrum = encoding.spectrum()
         assert spectrum is not None, "it accepts other frequencies"

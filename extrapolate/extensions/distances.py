@@ -1,17 +1,13 @@
-"""All pairs attend, some at a pretended distance that is shorter than the true one."""
+"""All pairs attend, but distant ones pretend to be nearer."""
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from extrapolate.encodings.base import DISTANCES
+from extrapolate.encodings.base import DISTANCES, Encoding
 from extrapolate.encodings.plan import Branch, Pairs, Plan
 from extrapolate.errors import UserError
 from extrapolate.extensions.base import Extension, register
-from extrapolate.extensions.windows import PAIRS, check_at_least
-
-if TYPE_CHECKING:
-    from extrapolate.encodings.base import Encoding
+from extrapolate.extensions.windows import PAIRS, check_at_least, far, near
 
 
 @dataclass(frozen=True)
@@ -23,10 +19,9 @@ class LeakyPairs(Pairs):
 
     def branches(self) -> list[Branch]:
         window, k = self.window, self.k
-        near = Branch(lambda i: i, lambda j: j, lambda i, j: i - j < window)
         if k is None:
-            return [near, Branch(lambda i: i * 0 + window, lambda j: j * 0, lambda i, j: i - j >= window)]
-        return [near, Branch(lambda i: i / k + (window - window / k), lambda j: j / k, lambda i, j: i - j >= window)]
+            return [near(window), Branch(lambda i: i * 0 + window, lambda j: j * 0, far(window))]
+        return [near(window), Branch(lambda i: i / k + (window - window / k), lambda j: j / k, far(window))]
 
 
 @register("rerope")
@@ -52,7 +47,7 @@ class ReRoPE(Extension):
         self.window = window
         self.k = k
 
-    def plan(self, encoding: "Encoding", seq_len: int, length: int) -> Plan:
+    def plan(self, encoding: Encoding, seq_len: int, length: int) -> Plan:
         window = max(1, seq_len // 8) if self.window is None else self.window
         return Plan(pairs=LeakyPairs(window, self.k) if length > window and self.k != 1 else None)
 
@@ -67,10 +62,7 @@ class GroupedPairs(Pairs):
     def branches(self) -> list[Branch]:
         group, window = self.group, self.window
         shift = window - window // group
-        return [
-            Branch(lambda i: i, lambda j: j, lambda i, j: i - j < window),
-            Branch(lambda i: i // group + shift, lambda j: j // group, lambda i, j: i - j >= window),
-        ]
+        return [near(window), Branch(lambda i: i // group + shift, lambda j: j // group, far(window))]
 
     def farthest(self, length: int) -> int:
         """The largest pretended distance in a window of `length` tokens."""
@@ -101,7 +93,7 @@ class SelfExtend(Extension):
         self.group = group
         self.window = window
 
-    def plan(self, encoding: "Encoding", seq_len: int, length: int) -> Plan:
+    def plan(self, encoding: Encoding, seq_len: int, length: int) -> Plan:
         window = max(1, seq_len // 4) if self.window is None else self.window
         group = self._smallest(window, seq_len, length) if self.group is None else self.group
         return Plan(pairs=GroupedPairs(group, window) if group > 1 and length > window else None)
@@ -119,7 +111,7 @@ class SelfExtend(Extension):
 
 @dataclass(frozen=True)
 class ChunkedPairs(Pairs):
-    """Keys are numbered anew in every chunk; queries depend on how many chunks back the key is: 0, 1 or more."""
+    """Keys are numbered from 0 in every chunk; queries depend on how many chunks back the key is: 0, 1 or more."""
 
     chunk: int
     size: int
@@ -156,7 +148,7 @@ class DualChunk(Extension):
         self.chunk = chunk
         self.local = local
 
-    def plan(self, encoding: "Encoding", seq_len: int, length: int) -> Plan:
+    def plan(self, encoding: Encoding, seq_len: int, length: int) -> Plan:
         chunk = 3 * seq_len // 4 if self.chunk is None else self.chunk
         size = chunk - (seq_len // 8 if self.local is None else self.local)
         if size < 1:
@@ -173,10 +165,7 @@ class ShiftedPairs(Pairs):
 
     def branches(self) -> list[Branch]:
         shift, window = self.shift, self.window
-        return [
-            Branch(lambda i: i, lambda j: j, lambda i, j: i - j < shift),
-            Branch(lambda i: i - (shift - window), lambda j: j, lambda i, j: i - j >= shift),
-        ]
+        return [near(shift), Branch(lambda i: i - (shift - window), lambda j: j, far(shift))]
 
 
 SHARPER = (0.1 * math.log(2) + 1) ** 2  # what STRING's code multiplies scores by
@@ -213,7 +202,7 @@ class STRING(Extension):
         self.window = window
         self.scale = scale
 
-    def plan(self, encoding: "Encoding", seq_len: int, length: int) -> Plan:
+    def plan(self, encoding: Encoding, seq_len: int, length: int) -> Plan:
         shift = max(1, int(0.33 * seq_len)) if self.shift is None else self.shift
         window = min(shift, max(1, seq_len // 16)) if self.window is None else self.window
         if window > shift:

@@ -1,18 +1,15 @@
-"""Other frequencies for rotary encodings."""
+"""Changes the frequencies of rotary encodings."""
 
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from extrapolate.encodings.base import FREQUENCIES, Spectrum
+from extrapolate.encodings.base import FREQUENCIES, Encoding, Spectrum
 from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
 from extrapolate.extensions.base import Extension, register
 from extrapolate.extensions.positions import check_factor, resolved_factor
-
-if TYPE_CHECKING:
-    from extrapolate.encodings.base import Encoding
 
 
 class Frequencies(Extension):
@@ -25,7 +22,7 @@ class Frequencies(Extension):
     def scaled(self, spectrum: Spectrum, seq_len: int, length: int) -> list[float]:
         """The factor of each frequency."""
 
-    def plan(self, encoding: "Encoding", seq_len: int, length: int) -> Plan:
+    def plan(self, encoding: Encoding, seq_len: int, length: int) -> Plan:
         spectrum = encoding.spectrum()
         assert spectrum is not None, "it accepts other frequencies"
         factors = self.scaled(spectrum, seq_len, length)
@@ -40,17 +37,17 @@ class Frequencies(Extension):
 
 
 def ntk_factors(count: int, s: float) -> list[float]:
-    """theta' = theta s^(K/(K-2)): 1 for the fastest frequency, 1/s for the slowest."""
+    """The factors for theta' = theta s^(K/(K-2)): 1 for the fastest frequency, 1/s for the slowest."""
     return [s ** (-m / (count - 1)) if count > 1 else 1 / s for m in range(count)]
 
 
 def by_parts(shares: Sequence[float], s: float) -> list[float]:
-    """The factor of each frequency that keeps a share and has the rest divided by s."""
+    """The factor of each frequency: it keeps a share, and the rest is divided by s."""
     return [1.0 if s == 1 else share + (1 - share) / s for share in shares]
 
 
 def ramp_ends(spectrum: Spectrum, seq_len: int, fast: float, slow: float) -> tuple[int, int]:
-    """The pairs where a ramp over pairs begins and ends, rounded outwards, as YaRN's authors have it."""
+    """The first and last pair of a ramp over pairs, rounded outwards, as in YaRN's code."""
     return (
         max(0, math.floor(spectrum.pair_of(fast, seq_len))),
         min(2 * spectrum.count - 1, math.ceil(spectrum.pair_of(slow, seq_len))),
@@ -58,19 +55,19 @@ def ramp_ends(spectrum: Spectrum, seq_len: int, fast: float, slow: float) -> tup
 
 
 def check_turns(name: str, fast: float, slow: float) -> None:
-    """Raises UserError unless a ramp goes from more turns to fewer."""
+    """Raises UserError unless fast is more turns than slow, and slow positive."""
     if not fast > slow > 0:
         raise UserError(f"{name}: fast must be more turns than slow, and slow positive, not {fast:g}, {slow:g}")
 
 
 def yarns_scale(s: float) -> float:
-    """What YaRN multiplies scores by: (0.1 ln s + 1)^2, and 1 up to s = 1."""
+    """YaRN's factor of scores: (0.1 ln s + 1)^2, or 1 up to s = 1."""
     return (0.1 * math.log(max(1.0, s)) + 1.0) ** 2
 
 
 @register("ntk")
 class NTK(Frequencies):
-    """Raises the base theta so that the slowest pair is interpolated by the whole factor and the fastest not at all.
+    """Raises the base theta so that the slowest pair is interpolated by the full factor and the fastest not at all.
 
     w_m is multiplied by s^(-m/(M-1)), m = 0..M-1; for RoPE this is theta' = theta s^(K/(K-2)).
 
@@ -146,8 +143,7 @@ class NTKByParts(Frequencies):
     def scaled(self, spectrum: Spectrum, seq_len: int, length: int) -> list[float]:
         s = resolved_factor(self.factor, seq_len, length)
         if self.ramp == "turns":
-            turns = spectrum.turns(seq_len)
-            return by_parts([clip((r - self.slow) / (self.fast - self.slow)) for r in turns], s)
+            return by_parts(shares_by_turns(spectrum, seq_len, self.fast, self.slow), s)
         ramp_start, ramp_end = ramp_ends(spectrum, seq_len, self.fast, self.slow)
         width = ramp_end - ramp_start or 0.001
         return by_parts([1 - clip((m - ramp_start) / width) for m in range(spectrum.count)], s)
@@ -243,7 +239,7 @@ class Llama3(Frequencies):
         self.fast = fast
 
     def scaled(self, spectrum: Spectrum, seq_len: int, length: int) -> list[float]:
-        shares = [clip((r - self.slow) / (self.fast - self.slow)) for r in spectrum.turns(seq_len)]
+        shares = shares_by_turns(spectrum, seq_len, self.fast, self.slow)
         return by_parts(shares, resolved_factor(self.factor, seq_len, length))
 
 
@@ -267,10 +263,15 @@ class Truncation(Frequencies):
         self.p = p
 
     def scaled(self, spectrum: Spectrum, seq_len: int, length: int) -> list[float]:
-        kept = int(self.p * 2 * spectrum.count // 2)
+        kept = int(self.p * spectrum.count)
         return [1.0] * kept + [0.0] * (spectrum.count - kept)
 
 
+def shares_by_turns(spectrum: Spectrum, seq_len: int, fast: float, slow: float) -> list[float]:
+    """The share that each frequency keeps on a ramp over turns within L: 1 at fast turns, 0 at slow ones."""
+    return [clip((turns - slow) / (fast - slow)) for turns in spectrum.turns(seq_len)]
+
+
 def clip(share: float) -> float:
-    """The nearest number in 0..1."""
+    """Clips a number to 0..1."""
     return min(1.0, max(0.0, share))

@@ -3,17 +3,13 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from extrapolate.encodings.base import DISTANCES, FREQUENCIES
+from extrapolate.encodings.base import DISTANCES, FREQUENCIES, Encoding
 from extrapolate.encodings.plan import PLAIN, Branch, Pairs, Plan
 from extrapolate.errors import UserError
 from extrapolate.extensions.base import Extension, register
 from extrapolate.extensions.frequencies import by_parts, check_turns, clip, ramp_ends
-from extrapolate.extensions.windows import PAIRS, check_at_least
-
-if TYPE_CHECKING:
-    from extrapolate.encodings.base import Encoding
+from extrapolate.extensions.windows import PAIRS, check_at_least, far, near
 
 
 @dataclass(frozen=True)
@@ -24,11 +20,8 @@ class RegroupedPairs(Pairs):
     window: int
 
     def branches(self) -> list[Branch]:
-        group, window = self.group, self.window
-        return [
-            Branch(lambda i: i, lambda j: j, lambda i, j: i - j <= window),
-            Branch(lambda i: i // group, lambda j: j // group, lambda i, j: i - j > window),
-        ]
+        group, beyond = self.group, self.window + 1
+        return [near(beyond), Branch(lambda i: i // group, lambda j: j // group, far(beyond))]
 
 
 @dataclass(frozen=True)
@@ -39,15 +32,12 @@ class SlowedPairs(Pairs):
     window: int
 
     def branches(self) -> list[Branch]:
-        window = self.window
-        return [
-            Branch(lambda i: i, lambda j: j, lambda i, j: i - j <= window),
-            Branch(lambda i: i, lambda j: j, lambda i, j: i - j > window, self.scale, float(window)),
-        ]
+        beyond = self.window + 1
+        return [near(beyond), Branch(lambda i: i, lambda j: j, far(beyond), self.scale, float(self.window))]
 
 
 def window_of(name: str, window: int | None, seq_len: int) -> int:
-    """The given window, or L/16. Raises UserError if it is not below L."""
+    """The given window, or L/16 by default. Raises UserError if it is not below L."""
     size = max(1, seq_len // 16) if window is None else window
     if size >= seq_len:
         raise UserError(f"{name}: window must be less than the training length, {seq_len}, not {size}")
@@ -75,7 +65,7 @@ class JetLong(Extension):
         check_at_least("jet-long", "window", window, 0)
         self.window = window
 
-    def plan(self, encoding: "Encoding", seq_len: int, length: int) -> Plan:
+    def plan(self, encoding: Encoding, seq_len: int, length: int) -> Plan:
         window = window_of("jet-long", self.window, seq_len)
         return PLAIN if length <= seq_len else Plan(pairs=RegroupedPairs(math.ceil(length / seq_len), window))
 
@@ -86,7 +76,7 @@ class JetLongFreq(Extension):
 
     Beyond L, pair m turns by w r up to W, else by w W + w' (r - W), with w' = w (1 - g (1 - 1/s)). g rises from 0, for
     fast turns within L, to 1, for slow turns, linearly in the pair's index with the ends rounded outwards, and s = (N -
-    W) / (L - W). All scores, near ones too, are multiplied by 0.1 ln s + 1, once, where yarn has the square. Windows of
+    W) / (L - W). All scores, including near ones, are multiplied by 0.1 ln s + 1; yarn squares this. Windows of
     at most L tokens are left alone. The authors' code continues the angle at W, as here.
 
     Arguments: window, W in tokens, included (default L/16, as in the authors' models); fast and slow, in turns within
@@ -106,14 +96,14 @@ class JetLongFreq(Extension):
         self.fast = fast
         self.slow = slow
 
-    def refusal(self, encodings: "Sequence[Encoding]") -> str | None:
+    def refusal(self, encodings: Sequence[Encoding]) -> str | None:
         if (reason := super().refusal(encodings)) is not None:
             return reason
         if DISTANCES not in encodings[0].accepts or all(encoding.rotations() is None for encoding in encodings):
             return f"it turns queries once more, and pairs of {encodings[0].display} do not turn at one speed each"
         return None
 
-    def plan(self, encoding: "Encoding", seq_len: int, length: int) -> Plan:
+    def plan(self, encoding: Encoding, seq_len: int, length: int) -> Plan:
         window = window_of("jet-long-freq", self.window, seq_len)
         if length <= seq_len:
             return PLAIN

@@ -2,19 +2,16 @@
 
 import math
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
-from extrapolate.encodings.base import Spectrum
+from extrapolate.encodings.base import Encoding, Spectrum
 from extrapolate.errors import UserError
 from extrapolate.extensions.base import Searched, register
 from extrapolate.extensions.frequencies import Frequencies, NTKByParts, ntk_factors
 from extrapolate.extensions.positions import check_factor, resolved_factor
 
-if TYPE_CHECKING:
-    from extrapolate.encodings.base import Encoding
-
 POPULATION = 16  # lists in a generation of the search
-DEVIATION = 0.1  # of the first generation's lists from those that they vary, as a share of the range of logarithms
+DEVIATION = 0.1  # standard deviation of the first generation's variations, as a share of the range of logarithms
 
 
 @register("longrope")
@@ -62,11 +59,10 @@ class LongRoPE(Frequencies, Searched):
 
     def scaled(self, spectrum: Spectrum, seq_len: int, length: int) -> list[float]:
         given = self._long if length > seq_len else self._short
+        if given is None and length <= seq_len:
+            return [1.0] * spectrum.count
         if given is None:
-            s = resolved_factor(self.factor, seq_len, length)
-            return (
-                NTKByParts(factor=s).scaled(spectrum, seq_len, length) if length > seq_len else [1.0] * spectrum.count
-            )
+            return NTKByParts(factor=resolved_factor(self.factor, seq_len, length)).scaled(spectrum, seq_len, length)
         if len(given) != spectrum.count:
             raise UserError(f"longrope: a list has {len(given)} numbers, and the encoding {spectrum.count} pairs")
         return [1 / number for number in given]
@@ -87,8 +83,8 @@ class LongRoPE(Frequencies, Searched):
     def most_tries(self, count: int) -> int:
         return self.search or 0
 
-    def found(self, encoding: "Encoding", seq_len: int, length: int, loss: Callable[[Self], float]) -> Self:
-        try:  # not at the top: exported models have this module too, and need torch alone
+    def found(self, encoding: Encoding, seq_len: int, length: int, loss: Callable[[Self], float]) -> Self:
+        try:  # not at the top of this module, which is also in exported models: these only need torch
             import numpy as np
             from scipy.optimize import differential_evolution
         except ImportError:
@@ -112,7 +108,7 @@ class LongRoPE(Frequencies, Searched):
             [(0, 1)] * spectrum.count,
             init=population_PM,
             maxiter=self.search // POPULATION - 1,
-            tol=-1.0,  # all generations, even if their losses have come together
+            tol=-1.0,  # runs all generations, even if their losses have converged
             polish=False,
             seed=0,
         )

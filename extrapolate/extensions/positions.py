@@ -1,18 +1,15 @@
 """Positions, or values made from them, scaled back into the trained range."""
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from extrapolate.encodings.base import POSITIONS, TABLE, VALUES
+from extrapolate.encodings.base import POSITIONS, TABLE, VALUES, Encoding
 from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
 from extrapolate.extensions.base import Extension, register
 
-if TYPE_CHECKING:
-    from extrapolate.encodings.base import Encoding
-
 
 def check_factor(name: str, factor: float | None) -> None:
-    """Raises UserError if a factor was given and is not positive."""
+    """Raises UserError if a given factor is not positive."""
     if factor is not None and not factor > 0:
         raise UserError(f"{name}: factor must be a positive number, not {factor:g}")
 
@@ -42,7 +39,7 @@ class PositionInterpolation(Extension):
         check_factor("pi", factor)
         self.factor = factor
 
-    def plan(self, encoding: "Encoding", seq_len: int, length: int) -> Plan:
+    def plan(self, encoding: Encoding, seq_len: int, length: int) -> Plan:
         return Plan(position_scale=1.0 / resolved_factor(self.factor, seq_len, length))
 
 
@@ -67,7 +64,7 @@ class ExPEScale(Extension):
         self.reading = reading
         self.slot = reading
 
-    def plan(self, encoding: "Encoding", seq_len: int, length: int) -> Plan:
+    def plan(self, encoding: Encoding, seq_len: int, length: int) -> Plan:
         factor = min(1.0, seq_len / length) if self.factor is None else self.factor
         return Plan(value_scale=factor) if self.reading == "values" else Plan(position_scale=factor)
 
@@ -87,6 +84,6 @@ class TableResize(Extension):
     slot = "positions"
     needs = TABLE
 
-    def plan(self, encoding: "Encoding", seq_len: int, length: int) -> Plan:
+    def plan(self, encoding: Encoding, seq_len: int, length: int) -> Plan:
         rows = encoding.max_length or seq_len
         return Plan(position_scale=(rows - 1) / (length - 1) if length > rows else 1.0)

@@ -1,31 +1,48 @@
 """Extensions applied together at inference, and their text: `pi`, `yarn:factor=8 + log-n`."""
 
-from collections.abc import Sequence
+import hashlib
+import inspect
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from extrapolate import specs
+from extrapolate.encodings.base import Encoding
 from extrapolate.encodings.plan import LAYERS, PLAIN, Plan
 from extrapolate.errors import UserError
 from extrapolate.extensions.base import SCALE, Extension, extensions
-from extrapolate.extensions.user import UserFile, find, guarded
+from extrapolate.specs import user_files
+from extrapolate.specs.user_files import described
 
 if TYPE_CHECKING:
-    from extrapolate.encodings.base import Encoding
     from extrapolate.model.language_model import LanguageModel
 
-LAYERS_ARGUMENT = "layers"  # every extension has it
-LARGEST = 1e30  # of what a plan multiplies by: float32 ends at 3e38
+LAYERS_ARGUMENT = "layers"  # an argument that every extension has
+T = TypeVar("T")
+LARGEST = 1e30  # factor in a plan; float32 ends at 3e38
+
+
+@dataclass(frozen=True)
+class UserFile:
+    """A user's file with its content as it was read."""
+
+    path: Path
+    content: bytes
+
+    @property
+    def sha256(self) -> str:
+        """The hash of its content."""
+        return hashlib.sha256(self.content).hexdigest()
 
 
 @dataclass(frozen=True)
 class Recipe:
     """Extensions whose slots differ, applied together.
 
-    `text` is the user's, tidied, so that one extension has one text: arguments are in the order of the class, without
-    those that have their defaults, and a user's own file appears without its folder. `files` are those files.
+    text: the normalised spec, so that equal extensions have equal texts: arguments in the order of the class, without
+    defaults, and users' files without their folders. files: these files.
     """
 
     text: str
@@ -36,8 +53,8 @@ class Recipe:
         """The name in tables: `YaRN(8) + log-n`."""
         return " + ".join(part.label() for part in self.parts)
 
-    def plan(self, encoding: "Encoding", seq_len: int, length: int) -> Plan:
-        """The parts' plans in one. Raises UserError if a part cannot reach this length."""
+    def plan(self, encoding: Encoding, seq_len: int, length: int) -> Plan:
+        """The joined plans of the parts. Raises UserError if a part cannot reach this length."""
         plan = PLAIN
         for part in self.parts:
             try:
@@ -58,13 +75,13 @@ class Recipe:
         return plan
 
     def joined(self, other: "Recipe") -> "Recipe":
-        """Both. Raises UserError if they clash."""
+        """Both recipes in one. Raises UserError if they clash."""
         text, parts = f"{self.text} + {other.text}", (*self.parts, *other.parts)
         _check_joins(text, parts)
         return Recipe(text, parts, (*self.files, *other.files))
 
     def sha256(self) -> str | None:
-        """The hashes of the users' own files, joined by `+` in their order; None if there are none."""
+        """The hashes of the users' files in their order, joined by `+`; None if there are none."""
         return "+".join(file.sha256 for file in self.files) or None
 
     @property
@@ -78,7 +95,7 @@ class Recipe:
         return self.with_part(self.to_fit.fitted(value).with_layers(self.to_fit.for_layers))
 
     def with_part(self, new: Extension) -> "Recipe":
-        """The recipe with another in place of the part to fit."""
+        """The recipe with the part to fit replaced."""
         return replace(self, parts=tuple(new if part.unfitted() else part for part in self.parts))
 
 
@@ -92,7 +109,7 @@ def _out_of_range(part: Extension, length: int) -> UserError:
 def parse(text: str, copies: Sequence[Path] = ()) -> Recipe:
     """A recipe from its text. Raises UserError on unknown names, arguments or values, or parts that clash.
 
-    copies: a run's copies of the users' own files in the text, in their order, which are read instead.
+    copies: a run's copies of the users' files in the text, in their order, to read instead.
     """
     texts = [part.strip() for part in specs.split_outside_parentheses(text, "+")]
     if not texts:
@@ -128,7 +145,7 @@ def parse(text: str, copies: Sequence[Path] = ()) -> Recipe:
 
 
 def _plainly(value: Any) -> Any:
-    """2.0 as 2: one text for one number."""
+    """Turns 2.0 into 2, so that equal numbers have equal texts."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -143,7 +160,7 @@ def _check_joins(text: str, parts: Sequence[Extension]) -> None:
 
 
 def _identity(part: Extension) -> tuple[str, str]:
-    """A user's file is read anew for every recipe, so its classes can only be compared by name."""
+    """Identifies a class by name, since a user's file is read again for every recipe."""
     return type(part).__module__, type(part).__qualname__
 
 
@@ -156,12 +173,8 @@ def joins(recipe: Recipe, name: str) -> bool:
     return True
 
 
-def reason_against(name: str, model: "LanguageModel") -> str | None:
+def reason_against(part: Extension, model: "LanguageModel") -> str | None:
     """Why an extension does not apply to a model, or None if it does."""
-    return _reason_against(extensions[name](), model)
-
-
-def _reason_against(part: Extension, model: "LanguageModel") -> str | None:
     label = model.encoding.display
     if part.clashes_with_ssmax and model.ssmax:
         return f"clashes with the SSMax that {label} was trained with: both scale by the logarithm of the keys in sight"
@@ -171,12 +184,47 @@ def _reason_against(part: Extension, model: "LanguageModel") -> str | None:
 
 def applicable(model: "LanguageModel") -> list[str]:
     """The names of the extensions that apply to a model."""
-    return [name for name in extensions.names() if reason_against(name, model) is None]
+    return [name for name in extensions.names() if reason_against(extensions[name](), model) is None]
 
 
 def check_applies(recipe: Recipe, model: "LanguageModel") -> None:
     """Raises UserError if a part does not apply to the model, with the reason and what does apply."""
     for text, part in zip(specs.split_outside_parentheses(recipe.text, "+"), recipe.parts, strict=True):
-        if reason := _reason_against(part, model):
+        if reason := reason_against(part, model):
             name = specs.parse(text).name
             raise UserError(f"{name} {reason}; what applies: {', '.join(applicable(model)) or 'no extension'}")
+
+
+def find(name: str) -> tuple[type[Extension], UserFile | None]:
+    """The class called `name`, a registered name or `path/to/file.py:Class`, and its file. Raises UserError."""
+    file, _, class_name = name.rpartition(":")
+    if name.endswith(".py"):
+        raise UserError(f"{name} is a file: name the class in it too, {name}:MyExtension")
+    if not file.endswith(".py"):
+        return extensions[name], None
+    path = Path(file)
+    # mypy wants a concrete class wherever a type is given; this one is compared with, and never made.
+    cls = user_files.load_user_class(path, class_name, Extension)  # type: ignore[type-abstract]
+    if inspect.isabstract(cls):
+        raise UserError(f"{path}: {class_name} needs def plan(self, encoding, seq_len, length), which returns a Plan")
+    meanings = {
+        "display": f'which is its name in tables: write display = "{class_name}"',
+        "slot": 'what of a plan it fills: write slot = "positions", for example',
+        "needs": "what an encoding must accept: write needs = POSITIONS, for example (of extrapolate.encodings.base)",
+    }
+    for attribute, meaning in meanings.items():
+        if not isinstance(getattr(cls, attribute, None), str):
+            raise UserError(f"{path}: {class_name} has no {attribute}, {meaning}")
+    return cls, UserFile(path, path.read_bytes())
+
+
+def guarded(cls: type[Extension], what: str, call: Callable[[], T]) -> T:
+    """Calls an extension's code; an error in a user's file becomes a UserError that names the file."""
+    if not cls.__module__.startswith(specs.USER_MODULE):
+        return call()
+    file = Path(inspect.getfile(cls))
+
+    def wrong(error: BaseException) -> BaseException:
+        return error if isinstance(error, UserError) else UserError(f"{file}: {what} failed: {described(error, file)}")
+
+    return user_files.of_user(call, wrong)

@@ -1,4 +1,4 @@
-"""Frequencies in another shape, on top of what another extension makes of them."""
+"""Reshapes frequencies, optionally after another extension has scaled them."""
 
 import math
 from abc import abstractmethod
@@ -12,7 +12,7 @@ from extrapolate.extensions.windows import check_at_least
 
 
 class Reshaped(Frequencies):
-    """Changes frequencies after an extension of frequencies, the base, has scaled them."""
+    """Changes frequencies, after another extension of frequencies, the base, if there is one."""
 
     def __init__(self, name: str, base: str | None) -> None:
         """Raises UserError if `base`, a spec, does not name an extension of frequencies."""
@@ -46,7 +46,7 @@ class ClippedRoPE(Reshaped):
     the last becomes 0. n of 0 or 1 changes nothing. Cut off at once, instead of tapered, they are p-rope.
 
     The authors train with the taper, at a longer L and with a larger theta; here it is applied to a trained model,
-    whatever the length. Our reading: they have n = 20 of 64 pairs, and we keep that share of a head's pairs.
+    at any length. Our reading: they have n = 20 of 64 pairs, and we keep that share of a head's pairs.
 
     Arguments: pairs, n (default 20/64 of them, rounded, and at least 2); base, an extension of frequencies that is
     applied first: base=ntk, or in parentheses base=(yarn:factor=8) (default: none).
@@ -73,7 +73,7 @@ class Resonance(Reshaped):
     """Rounds every wavelength to a whole number of tokens, so that far positions repeat the angles of near ones.
 
     w_m becomes 2 pi / round(2 pi / w_m). A pair that completes a turn within L then has no angle at any length that it
-    did not have in training. The authors train with it; here it is applied to a trained model, whatever the length.
+    did not have in training. The authors train with it; here it is applied to a trained model, at any length.
 
     Arguments: base, an extension of frequencies that is applied first: base=yarn, or in parentheses
     base=(yarn:factor=8) (default: none; the paper has YaRN).
@@ -88,7 +88,7 @@ class Resonance(Reshaped):
 
     def reshaped(self, spectrum: Spectrum, factors: list[float]) -> list[float]:
         found = []
-        for turns, factor in zip(spectrum.turns(1), factors, strict=True):  # in one token
-            whole = max(1, round(1 / (turns * factor))) if factor else None  # what stands still goes on standing still
-            found.append(0.0 if whole is None else 1 / (turns * whole))
+        for turns, factor in zip(spectrum.turns(1), factors, strict=True):  # per token
+            wavelength = max(1, round(1 / (turns * factor))) if factor else math.inf
+            found.append(1 / (turns * wavelength))
         return found

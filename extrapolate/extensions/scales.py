@@ -1,16 +1,12 @@
 """Sharper or softer attention."""
 
 import math
-from typing import TYPE_CHECKING
 
-from extrapolate.encodings.base import LOGITS
+from extrapolate.encodings.base import LOGITS, Encoding
 from extrapolate.encodings.plan import UNROTATED, Plan
 from extrapolate.errors import UserError
 from extrapolate.extensions.base import SCALE, Extension, register
 from extrapolate.extensions.windows import check_at_least
-
-if TYPE_CHECKING:
-    from extrapolate.encodings.base import Encoding
 
 
 @register("log-n")
@@ -36,7 +32,7 @@ class LogN(Extension):
             raise UserError(f"log-n: offset must be at least 2 tokens, not {offset}")
         self.offset = offset
 
-    def plan(self, encoding: "Encoding", seq_len: int, length: int) -> Plan:
+    def plan(self, encoding: Encoding, seq_len: int, length: int) -> Plan:
         if self.offset is not None:
             return Plan(log_offset=self.offset)
         return Plan(log_length=seq_len if length > seq_len else None)
@@ -68,7 +64,7 @@ class Llama4(Extension):
         self.c = c
         self.size = size
 
-    def plan(self, encoding: "Encoding", seq_len: int, length: int) -> Plan:
+    def plan(self, encoding: Encoding, seq_len: int, length: int) -> Plan:
         size = seq_len if self.size is None else self.size
         return Plan(log_steps=(self.c, size) if length >= size and self.c else None)
 
@@ -99,7 +95,7 @@ class Temperature(Extension):
     def fitted(self, value: float) -> "Temperature":
         return Temperature(c=value)
 
-    def plan(self, encoding: "Encoding", seq_len: int, length: int) -> Plan:
+    def plan(self, encoding: Encoding, seq_len: int, length: int) -> Plan:
         assert self.c is not None, "it is fitted first"
         scale = 1.0 + self.c * math.log(max(1.0, length / seq_len))
         if scale <= 0:

@@ -1,15 +1,14 @@
-"""Fewer pairs: which keys a query sees."""
+"""Limits which keys a query sees."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from extrapolate.encodings.base import MASK
+from torch import Tensor
+
+from extrapolate.encodings.base import MASK, Encoding
 from extrapolate.encodings.plan import Branch, Pairs, Plan
 from extrapolate.errors import UserError
 from extrapolate.extensions.base import Extension, register
-
-if TYPE_CHECKING:
-    from extrapolate.encodings.base import Encoding
 
 PAIRS = "pairs"
 
@@ -18,6 +17,16 @@ def check_at_least(name: str, argument: str, value: int | None, least: int) -> N
     """Raises UserError if a number of tokens is given and below `least`."""
     if value is not None and value < least:
         raise UserError(f"{name}: {argument} must be at least {least}, not {value}")
+
+
+def near(window: int) -> Branch:
+    """The pairs at a distance below the window, at their true positions."""
+    return Branch(lambda i: i, lambda j: j, lambda i, j: i - j < window)
+
+
+def far(window: int) -> Callable[[Tensor, Tensor], Tensor]:
+    """Whether pairs are at a distance of the window or more."""
+    return lambda i, j: i - j >= window
 
 
 @register("window")
@@ -37,7 +46,7 @@ class Window(Extension):
         check_at_least("window", "size", size, 1)
         self.size = size
 
-    def plan(self, encoding: "Encoding", seq_len: int, length: int) -> Plan:
+    def plan(self, encoding: Encoding, seq_len: int, length: int) -> Plan:
         size = seq_len if self.size is None else self.size
         return Plan(window=size if size < length else None)
 
@@ -52,13 +61,11 @@ class SinkPairs(Pairs):
 
     def branches(self) -> list[Branch]:
         sinks, window = self.sinks, self.window
-        recent = Branch(lambda i: i, lambda j: j, lambda i, j: i - j < window)
-        if self.renumbered:
-            # In the cache of sinks + window keys a query is the last one.
+        if self.renumbered:  # in a cache of sinks + window keys, a query is the last one
             queries, keys = lambda i: i.clamp(max=sinks + window - 1), lambda j: j
         else:
             queries, keys = lambda i: i * 0 + window, lambda j: j * 0
-        return [recent, Branch(queries, keys, lambda i, j: (i - j >= window) & (j < sinks))]
+        return [near(window), Branch(queries, keys, lambda i, j: (i - j >= window) & (j < sinks))]
 
 
 @register("sinks")
@@ -83,7 +90,7 @@ class Sinks(Extension):
         self.sinks = sinks
         self.window = window
 
-    def plan(self, encoding: "Encoding", seq_len: int, length: int) -> Plan:
+    def plan(self, encoding: Encoding, seq_len: int, length: int) -> Plan:
         window = max(1, seq_len - self.sinks) if self.window is None else self.window
         return Plan(pairs=SinkPairs(self.sinks, window, True) if length > self.sinks + window else None)
 
@@ -109,6 +116,6 @@ class LMInfinite(Extension):
         self.sinks = sinks
         self.window = window
 
-    def plan(self, encoding: "Encoding", seq_len: int, length: int) -> Plan:
+    def plan(self, encoding: Encoding, seq_len: int, length: int) -> Plan:
         window = seq_len if self.window is None else self.window
         return Plan(pairs=SinkPairs(self.sinks, window, False) if length > window else None)

@@ -1,4 +1,4 @@
-"""The run's configuration: frozen, validated, read from TOML or JSON."""
+"""Configurations of runs: frozen, validated, read from TOML or JSON."""
 
 import hashlib
 import json
@@ -20,8 +20,8 @@ from extrapolate.specs.settings import Section
 
 T = TypeVar("T", bound="RunConfig")
 LONGEST_TOML = 100_000  # characters
-LONGEST_KEY = 20  # parts, such as the two of `base.lr`: the library's time and memory grow with their square
-# What ends a key, the dots between its parts, and what may hold either without meaning it: strings and comments.
+LONGEST_KEY = 20  # parts, such as the two of `base.lr`: tomllib takes time and memory quadratic in them
+# Matches what ends a key, the dots between its parts, and the strings and comments that may contain either.
 _KEYS = re.compile(
     r'"""(?:\\.|[^\\])*?(?:"""|\Z)|\'{3}.*?(?:\'{3}|\Z)|"(?:\\.|[^"\\\n])*+"?|\'[^\'\n]*+\'?|#[^\n]*|[\[\]{}=,\n]|\.',
     re.DOTALL,
@@ -29,7 +29,7 @@ _KEYS = re.compile(
 
 
 class EncodingConfig(Section):
-    """Which encoding, its arguments as resolved at construction, and the SHA-256 of the user's file, if it is one."""
+    """An encoding, its arguments as resolved at construction, and the SHA-256 of the user's file, if it is in one."""
 
     name: str
     arguments: dict[str, Any] = Field(default_factory=dict)
@@ -38,7 +38,7 @@ class EncodingConfig(Section):
     @field_validator("arguments")
     @classmethod
     def _numbers(cls, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Other settings refuse NaN by their types. It equals nothing, so a configuration would not equal itself."""
+        """Refuses NaN, as the types of other settings do: with it, a configuration would not equal itself."""
         if _has_nan(arguments):
             raise ValueError("an argument is NaN, which is no number")
         return arguments
@@ -52,7 +52,7 @@ def _has_nan(value: Any) -> bool:
 
 
 class DataConfig(Section):
-    """The token store a run was trained on. Results are comparable only where corpus_hash is the same."""
+    """The token store a run was trained on. Only results with the same corpus_hash can be compared."""
 
     path: str
     source: str
@@ -60,7 +60,7 @@ class DataConfig(Section):
 
 
 class OriginConfig(Section):
-    """The run whose weights another one starts from; seq_len is the length, in tokens, that its line began with."""
+    """The run whose weights another one starts from. seq_len: L of the first run in this chain, tokens."""
 
     run: str
     weights_sha256: str
@@ -81,9 +81,8 @@ class ImportSource(Section):
 class ForeignSource(Section):
     """A model that another library runs: its name, where the call came from, its vocabulary, and L, tokens.
 
-    max_length is the longest window that it is defined for, tokens, if there is one. `answers` are logits that it gave
-    to a fixed input: they tell whether it is the same model the next time. file_sha256 is the hash of the user's file
-    that loads it, if one does.
+    max_length: its longest window, tokens, if limited. answers: its logits for a fixed input, by which it is recognised
+    the next time. file_sha256: the hash of the user's file that loads it, if any.
     """
 
     name: str
@@ -98,8 +97,8 @@ class ForeignSource(Section):
 class RunConfig(Section, ABC):
     """What is known of every run, however its weights were made.
 
-    An extension, if a run has one, belongs to it and always applies; extension_sha256 are the hashes of the users' own
-    files that it comes from, joined by `+`.
+    extension: the run's own, if any, which always applies. extension_sha256: the hashes of the users' files that it
+    comes from, joined by `+`.
     """
 
     encoding: EncodingConfig
@@ -109,20 +108,20 @@ class RunConfig(Section, ABC):
     @property
     @abstractmethod
     def seq_len(self) -> int:
-        """L, tokens: what the encoding was derived from, and what factors count in."""
+        """L, tokens: the length that the encoding was built for, and the unit of factors."""
 
     @property
     @abstractmethod
     def vocab_size(self) -> int:
-        """How many tokens the model has logits for."""
+        """The number of tokens that the model has logits for."""
 
     @property
     def trained_length(self) -> int:
-        """The length, in tokens, that the weights were trained at: another than L if the run was tuned."""
+        """The length that the weights were trained at, tokens; a tuned run's may differ from L."""
         return self.seq_len
 
     def decisive(self) -> dict[str, Any]:
-        """What decides the weights except seeds: runs that agree in it are replicates."""
+        """Everything that decides the weights except the seed: runs that agree in it are replicates."""
         return self.model_dump()
 
     def config_hash(self) -> str:
@@ -160,7 +159,7 @@ class TrainedConfig(RunConfig):
 
 
 class ImportedConfig(RunConfig):
-    """A checkpoint of another library that became a run: how it was trained is not known."""
+    """An imported checkpoint of another library, whose training is unknown."""
 
     model: ModelConfig
     imported: ImportSource
@@ -200,24 +199,25 @@ class ForeignConfig(RunConfig):
 
 
 def training_of(config: RunConfig) -> tuple[str, int | None]:
-    """What rows say of a run's training, as `results.identity.Trained` begins; the seed is None if it is not known."""
+    """The first two fields of `results.identity.Trained`: the configuration's hash, and the seed, None if unknown."""
     return config.config_hash(), config.training.seed if isinstance(config, TrainedConfig) else None
 
 
 def short_hash(value: Mapping[str, Any]) -> str:
-    """16 hexadecimal digits that tell nested dictionaries apart."""
+    """A hash of nested dictionaries, 16 hexadecimal digits."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def read_config_file(path: Path) -> dict[str, Any]:
-    """A TOML or JSON file as nested dictionaries. Raises UserError if it is neither or not there."""
+    """A TOML or JSON file as nested dictionaries. Raises UserError if it is missing or invalid."""
     try:
         text = path.read_text(encoding="utf-8")
-        if path.suffix != ".json":
-            if len(text) > LONGEST_TOML:
-                raise UserError(f"{path} has {len(text):,} characters: a file of settings has at most {LONGEST_TOML:,}")
-            _check_keys(text, path)
-        return json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        if path.suffix == ".json":
+            return json.loads(text)
+        if len(text) > LONGEST_TOML:
+            raise UserError(f"{path} has {len(text):,} characters: a file of settings has at most {LONGEST_TOML:,}")
+        _check_keys(text, path)
+        return tomllib.loads(text)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
     except OSError as error:
@@ -242,18 +242,18 @@ def _check_keys(text: str, path: Path) -> None:
 
 
 def validate(config: Mapping[str, Any], where: str) -> TrainedConfig:
-    """The configuration of a run that is trained here. Raises UserError naming the first wrong field."""
+    """The configuration of a run that is trained here. Raises UserError that names the first wrong field."""
     return validate_as(TrainedConfig, config, where)
 
 
 def read_config(config: Mapping[str, Any], where: str) -> RunConfig:
-    """A run's configuration, of the type that it has. Raises UserError naming the first wrong field."""
+    """A run's configuration, of the right type. Raises UserError that names the first wrong field."""
     known: dict[str, type[RunConfig]] = {"imported": ImportedConfig, "foreign": ForeignConfig}
     return validate_as(next((kind for name, kind in known.items() if name in config), TrainedConfig), config, where)
 
 
 def validate_as(kind: type[T], config: Mapping[str, Any], where: str) -> T:
-    """A configuration of one type. Raises UserError naming the first wrong field."""
+    """A configuration of one type. Raises UserError that names the first wrong field."""
     try:
         return kind.model_validate(config)
     except ValidationError as error:
@@ -261,20 +261,16 @@ def validate_as(kind: type[T], config: Mapping[str, Any], where: str) -> T:
         place = ".".join(str(part) for part in first["loc"])
         message = first["msg"].removeprefix("Value error, ")
         if first["type"] == "extra_forbidden":
-            message = "unknown setting; " + did_you_mean(str(first["loc"][-1]), _known_settings(kind, first["loc"]))
+            section: Any = kind
+            for part in first["loc"][:-1]:
+                section = section.model_fields[part].annotation
+            message = "unknown setting; " + did_you_mean(str(first["loc"][-1]), list(section.model_fields))
         raise UserError(f"{where}: {place + ': ' if place else ''}{message}") from None
 
 
-def _known_settings(kind: type[RunConfig], location: tuple[int | str, ...]) -> list[str]:
-    section: Any = kind
-    for part in location[:-1]:
-        section = section.model_fields[part].annotation
-    return list(section.model_fields)
-
-
 def differences(old: TrainedConfig, new: TrainedConfig) -> list[str]:
-    """`training.lr: 0.003 in the run, 0.001 now`, for every setting that decides the weights and differs."""
-    names = {"data": {"path"}, "origin": {"run"}}  # where things are, and what they are called
+    """Every difference in what decides the weights: `training.lr: 0.003 in the run, 0.001 now`."""
+    names = {"data": {"path"}, "origin": {"run"}}  # paths and names do not matter
     return _differences(old.model_dump(exclude=names), new.model_dump(exclude=names), "")
 
 

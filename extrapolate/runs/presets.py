@@ -4,8 +4,8 @@ from typing import Any
 
 from extrapolate.errors import UserError
 
-# Sizes as in ExPE's paper (arXiv 2509.19569). Its learning rates and batch of the small models are missing from
-# every copy: those are ours. `vocab_size` is the paper's, for the parameter counts; a run takes its store's.
+# Sizes are those of the ExPE paper (arXiv 2509.19569). It does not give the small models' learning rates and batch;
+# these are ours. `vocab_size` is the paper's, for parameter counts; a run takes that of its store.
 _EXPE_LARGE = {"tokens": 10_000_000_000, "batch_tokens": 524_288, "precision": "bf16", "optimizer": "adamw"}
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "tiny": {"model": {"vocab_size": 2048}, "training": {}},
@@ -30,7 +30,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         ),
         "training": dict(seq_len=512, lr=3e-4, **_EXPE_LARGE),
     },
-    # For comparisons by depth, as course projects make them with GPT-2; the blocks are Llama's, the width is ours.
+    # For comparisons by depth, as in course projects with GPT-2; blocks as in Llama, and a width of our choice.
     "gpt-256": {
         "model": dict(
             vocab_size=32_000, width=512, layers=4, heads=8, kv_heads=8, head_dim=64, ff_width=1376,
@@ -44,7 +44,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
 def preset(name: str) -> dict[str, dict[str, Any]]:
     """The preset's `model` and `training` values. Raises UserError if there is none of that name."""
     if name not in PRESETS:
-        from extrapolate.specs import did_you_mean  # the names of presets are in --help, which need not wait for it
+        from extrapolate.specs import did_you_mean  # here, since --help lists presets and should not wait for it
 
         raise UserError(f"unknown preset '{name}'; {did_you_mean(name, PRESETS)}")
     return {section: dict(values) for section, values in PRESETS[name].items()}

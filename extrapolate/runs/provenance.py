@@ -1,4 +1,4 @@
-"""Where a result comes from: version, commit, libraries, machine."""
+"""The provenance of results: version, commit, libraries, machine."""
 
 import os
 import platform
@@ -16,7 +16,7 @@ _LIBRARIES = ("torch", "tokenizers", "numpy", "pyarrow", "pandas", "datasets")
 
 @cache
 def commit() -> str:
-    """The commit of the working tree this package runs from, with `+` if it has changes; empty when installed."""
+    """The commit of the working tree that this package runs from, with `+` if it has changes; empty if installed."""
     folder = Path(__file__).parent.parent
 
     def git(*arguments: str) -> str:
@@ -47,10 +47,7 @@ def machine() -> str:
 
 
 def provenance() -> dict[str, object]:
-    """Version, commit, library versions, Python and machine, for a run's config.json; and how many processes begin it.
-
-    Of one process that is not said.
-    """
+    """For a run's config.json: versions, commit and machine, and the number of processes if there are several."""
     together = {"processes": world_size()} if world_size() > 1 else {}
     return {
         "version": __version__,

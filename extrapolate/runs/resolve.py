@@ -1,4 +1,4 @@
-"""From a preset, a file and flags to a resolved TrainedConfig. Later ones win."""
+"""Resolves a preset, a file and flags into a TrainedConfig. Later ones win."""
 
 import re
 from collections.abc import Mapping
@@ -21,18 +21,18 @@ from extrapolate.runs.run import USER_ENCODING, config_of, file_sha256
 from extrapolate.runs.training_config import TrainingConfig
 
 C = TypeVar("C", TrainedConfig, ImportedConfig)
-# Compiling costs 10 to 30 s once, and makes a step about a third faster: it pays above this number of operations.
+# Compiling takes 10 to 30 s once and makes a step about a third faster: worthwhile above this number of operations.
 COMPILE_ABOVE = 5e13
-# Tokens in a forward pass on a CPU, for small and for large vocabularies: more is slower, or fills the memory.
+# Tokens in a forward pass on a CPU, for small and large vocabularies: more would be slower, or fill the memory.
 MICRO_BATCH_TOKENS = (4096, 2048)
 LONGEST_NAME = 200  # bytes of a run's name, of the 255 that a file system gives
 
 
 @dataclass(frozen=True)
 class TrainingRequest:
-    """The user's request; None for what it leaves out.
+    """The user's settings; None for those left out.
 
-    `model` and `training` are flags by their configuration names; device and precision may be "auto".
+    `model` and `training` have flags by their names in the configuration; device and precision may be "auto".
     """
 
     pe: str | None = None
@@ -43,7 +43,7 @@ class TrainingRequest:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], file: Path | None = None) -> "TrainingRequest":
-        """From settings by name: `encoding`, `preset`, and those of the model and its training; others are left out."""
+        """From settings by name: `encoding`, `preset`, and those of the model and its training; ignores others."""
         model, training = (
             {name: value for name, value in settings.items() if name in section.model_fields}
             for section in (ModelConfig, TrainingConfig)
@@ -52,16 +52,16 @@ class TrainingRequest:
 
 
 def check(request: TrainingRequest) -> None:
-    """Raises UserError if a new run's request lacks an encoding or a training length: before text is tokenised."""
+    """Raises UserError if a new run's request lacks an encoding or a training length. Needs no token store."""
     file = read_file(request.file)
     find(encoding_section(request, file)["name"])
     _training_section(request, file)
 
 
 def resolve(request: TrainingRequest, store: Store) -> tuple[TrainedConfig, Path | None]:
-    """The configuration of a run on a store, and the user's encoding file if it has one.
+    """The configuration of a run on a store, and the user's encoding file, if any.
 
-    Raises UserError on anything unknown or out of range.
+    Raises UserError if anything is unknown or out of range.
     """
     file = read_file(request.file)
     wanted_hash = section(file, "data").get("corpus_hash", store.corpus_hash)
@@ -88,10 +88,10 @@ def resolve(request: TrainingRequest, store: Store) -> tuple[TrainedConfig, Path
 
 
 def _sizes(preset: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The model section: what the preset says and what was given, and what follows from a width and heads.
+    """The model section: the preset's sizes, the given ones, and those that follow from a given width or heads.
 
-    Unless they are given too: as many key and value heads; heads as wide as the width divided among them; and a
-    feed-forward width with the preset's ratio. Raises UserError if the width cannot be divided.
+    These are, unless given too: as many key and value heads, a head_dim of width / heads, and a feed-forward width with
+    the preset's ratio. Raises UserError if heads do not divide the width.
     """
     usual = {name: field.default for name, field in ModelConfig.model_fields.items()} | dict(preset)
     sizes = dict(preset) | dict(given)
@@ -99,7 +99,7 @@ def _sizes(preset: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any
     if "heads" in given:
         sizes["kv_heads"] = given.get("kv_heads", heads)
     if not {"width", "heads"} & given.keys() or not all(type(size) is int and size > 0 for size in (width, heads)):
-        return sizes  # what is no size is refused with the rest of the configuration
+        return sizes  # invalid sizes are refused with the rest of the configuration
     if "head_dim" not in given:
         if width % heads:
             raise UserError(f"`width={width}` cannot be divided among {heads} heads: give a multiple, or other `heads`")
@@ -110,11 +110,11 @@ def _sizes(preset: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any
 
 
 def _training_section(request: TrainingRequest, file: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The preset, and the training section as far as it is given. Raises UserError without a training length."""
+    """The preset, and its and the given training settings. Raises UserError without a training length."""
     preset = request.preset or file.get("preset") or "tiny"
     usual, given = preset_sections(preset)["training"], section(file, "training") | given_values(request.training)
     if "optimizer" in given and given["optimizer"] != usual.get("optimizer"):
-        usual.pop("lr", None)  # a rate is its optimiser's
+        usual.pop("lr", None)  # it was for the other optimiser
     training = usual | given
     if "seq_len" not in training:
         raise UserError("name the training length in tokens: `seq_len=512`")
@@ -122,7 +122,7 @@ def _training_section(request: TrainingRequest, file: Mapping[str, Any]) -> tupl
 
 
 def with_resolved_encoding(config: C) -> tuple[C, Path | None]:
-    """The configuration with every argument of its encoding, and the user's file if it is one."""
+    """The configuration with every argument of its encoding, and the user's encoding file, if any."""
     name, arguments = config.encoding.name, config.encoding.arguments
     user_file = Path(name.rpartition(":")[0]) if ":" in name else None
     encoding = configs.EncodingConfig(
@@ -134,13 +134,13 @@ def with_resolved_encoding(config: C) -> tuple[C, Path | None]:
 
 
 def dims_of(config: TrainedConfig | ImportedConfig) -> Dims:
-    """What the first layer's encoding may know of its model."""
+    """The sizes that the first layer's encoding is built with."""
     model = config.model
     return Dims(model.width, model.heads, model.head_dim, config.seq_len, layers=model.layers)
 
 
 def run_name(config: TrainedConfig) -> str:
-    """The run's folder: `expe-L512-s0`, with arguments that are not defaults, and the preset if it is not tiny."""
+    """The run's folder name: `expe-L512-s0`, with arguments that are not defaults, and the preset if it is not tiny."""
     encoding = config.encoding
     unusual = encoding.arguments
     if not encoding.file_sha256:
@@ -162,9 +162,9 @@ def run_name(config: TrainedConfig) -> str:
 
 
 def read_file(path: Path | None) -> dict[str, Any]:
-    """The sections of settings in a TOML file or a run's config.json, empty if there is no file.
+    """The sections of settings in a TOML file or a run's config.json; empty without a file.
 
-    Raises UserError if one is unknown, or the file is of a run that cannot be made again from its settings.
+    Raises UserError if one is unknown, or the settings are those of an imported or continued run.
     """
     if path is None:
         return {}
@@ -203,7 +203,7 @@ def data_section(store: Store) -> dict[str, str]:
 
 
 def section(file: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """One section of a file's settings, empty if it has none."""
+    """One section of a file's settings; empty if missing."""
     return dict(file.get(name, {}))
 
 
@@ -213,9 +213,9 @@ def given_values(flags: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def encoding_section(request: TrainingRequest, file: Mapping[str, Any]) -> dict[str, Any]:
-    """The encoding section: the request's, or the file's, whose name may be a spec, or a run's copy of a user's.
+    """The encoding section of the request, or else of the file, whose name may be a spec or a run's copy of a file.
 
-    Raises UserError if the file has none, or its Python file may not run.
+    Raises UserError if there is none, or its Python file may not run.
     """
     if request.pe is not None:
         spec = specs.parse(request.pe)
@@ -248,7 +248,7 @@ def _check_runs(code: Path, own_sha256: Any, request: TrainingRequest) -> None:
 
 
 def hardware(training: Mapping[str, Any]) -> dict[str, str]:
-    """Device and precision, chosen by the machine if they are `auto`."""
+    """Device and precision, with `auto` resolved for this machine."""
     device = device_of(training.get("device", "auto"))
     precision = training.get("precision", "auto")
     if precision == "auto":
@@ -257,28 +257,27 @@ def hardware(training: Mapping[str, Any]) -> dict[str, str]:
 
 
 def with_automatic(config: TrainedConfig, given: Mapping[str, Any]) -> TrainingConfig:
-    """The training section with what was not given and depends on the sizes."""
-    training = config.training
-    automatic: dict[str, Any] = {}
-    if "micro_batch_tokens" not in given:
-        automatic["micro_batch_tokens"] = micro_batch_tokens(config.model.vocab_size, training.device)
-    if "compile" not in given:
-        automatic["compile"] = operations(config) > COMPILE_ABOVE and can_compile(training.device)
-    return training.model_copy(update=automatic)
+    """The training section with defaults that depend on the sizes, for settings that were not given."""
+    device = config.training.device
+    automatic = {
+        "micro_batch_tokens": micro_batch_tokens(config.model.vocab_size, device),
+        "compile": operations(config) > COMPILE_ABOVE and can_compile(device),
+    }
+    return config.training.model_copy(update={key: value for key, value in automatic.items() if key not in given})
 
 
 def micro_batch_tokens(vocab_size: int, device: str) -> int:
-    """Tokens in a forward pass that the device works on fast, without filling its memory."""
+    """Tokens in a forward pass that are fast on the device without filling its memory."""
     if device == "cuda":
         return 2**29 // vocab_size
     return MICRO_BATCH_TOKENS[0 if vocab_size <= 8192 else 1]
 
 
 def operations(config: TrainedConfig) -> float:
-    """Floating point operations of the whole training.
+    """Floating-point operations of the whole training.
 
-    6 a parameter and token, the embedding's table left out. For attention's scores and its sums of values 12 a token,
-    layer, dimension of the heads and token of context, of which each token has half the training length on average.
+    6 per parameter and token, without the embedding's table. Attention takes another 12 per token, layer, channel of
+    the heads and token of context, of which there are half the training length on average.
     """
     sizes, training = config.model, config.training
     heads = sizes.heads * sizes.head_dim

@@ -1,8 +1,8 @@
-"""The run directory: one trained model. Every write is atomic, every read checked.
+"""A run's folder: one trained model. Every write is atomic, every read checked.
 
-`config.json` (resolved configuration, provenance), `model.safetensors`, `tokenizer.json`, `state.safetensors` while
-training is unfinished, `metrics.jsonl` and `metrics.parquet`, `checkpoints/`, `evals.parquet`, `tracked.json` if a
-tracker was used, and copies of the user's files: `encoding.py`, and `extensions/`. Only these copies can run, and only
+It holds `config.json` (resolved configuration, provenance), `model.safetensors`, `tokenizer.json`, `state.safetensors`
+while training is unfinished, `metrics.jsonl` and `metrics.parquet`, `checkpoints/`, `evals.parquet`, `tracked.json` if
+a tracker was used, and copies of the user's files: `encoding.py` and `extensions/`. Only these copies can run, and only
 if they are trusted.
 """
 
@@ -21,9 +21,8 @@ from extrapolate import files, results, specs
 from extrapolate.data import tokenizer as tokenizers
 from extrapolate.errors import UserError
 from extrapolate.extensions import recipe as recipes
-from extrapolate.extensions.recipe import Recipe
-from extrapolate.extensions.user import UserFile
-from extrapolate.folders import RUN_FILE
+from extrapolate.extensions.recipe import Recipe, UserFile
+from extrapolate.folders import RUN_FILE, below
 from extrapolate.model.model import Model
 from extrapolate.results.speed import step_rates, taken_by_others
 from extrapolate.runs import config as configs
@@ -35,14 +34,14 @@ from extrapolate.runs.weights import Checkpoint, check_sizes, describe, load_wei
 FORMAT = 1
 CONFIG, WEIGHTS, STATE, TOKENIZER = RUN_FILE, "model.safetensors", "state.safetensors", "tokenizer.json"
 LOG, METRICS = "metrics.jsonl", "metrics.parquet"
-CHECKPOINTS = "checkpoints"  # the folder of those along the way
+CHECKPOINTS = "checkpoints"  # the folder of intermediate ones
 USER_ENCODING = "encoding.py"
-USER_EXTENSIONS = "extensions"  # the folder of copies of users' own, each under its hash
+USER_EXTENSIONS = "extensions"  # the folder of copies of users' files, named by their hashes
 
 
 @dataclass(frozen=True)
 class Run:
-    """An opened run directory. config_sha256 is of the configuration as written, tokenizer_sha256 of tokenizer.json."""
+    """An opened run's folder. config_sha256: of the configuration as written. tokenizer_sha256: of tokenizer.json."""
 
     path: Path
     config: RunConfig
@@ -52,7 +51,7 @@ class Run:
 
     @classmethod
     def create(cls, path: Path, config: RunConfig, tokenizer: bytes, user_encoding: Path | None = None) -> "Run":
-        """Starts a run in `path`: everything but weights. tokenizer: the content of its tokenizer.json."""
+        """Creates a run in `path`, without weights. tokenizer: the content of its tokenizer.json."""
         path.mkdir(parents=True, exist_ok=True)
         files.write_bytes(path / TOKENIZER, tokenizer)
         if user_encoding is not None:
@@ -65,7 +64,7 @@ class Run:
 
     @classmethod
     def open(cls, path: Path) -> "Run":
-        """Reads a run's configuration; nothing runs. Raises UserError if there is none, or it is damaged."""
+        """Reads a run's configuration; runs no code. Raises UserError if there is none, or it is damaged."""
         file = path / CONFIG
         if not file.is_file():
             raise UserError(f"{path} is not a run: it has no {CONFIG}")
@@ -109,17 +108,14 @@ class Run:
         return recipes.parse(self.config.extension, copies)
 
     def keep_extensions(self, users: Iterable[UserFile]) -> None:
-        """Copies the users' own files that extensions come from into the run."""
+        """Copies the users' files that extensions come from into the run."""
         for file in users:
             copy = self.path / USER_EXTENSIONS / f"{file.sha256}.py"
             files.make_folder(copy.parent)
             _keep(copy, file.content)
 
     def trust_code(self) -> None:
-        """Trusts the run's copies of users' files, now and later, on the user's word.
-
-        A hash without a file is not one that the user can have read.
-        """
+        """Trusts the run's copies of users' files, now and later; hashes without a matching file are not trusted."""
         encoding = self.config.encoding.file_sha256
         for sha256, copy in [
             *((sha256, self.path / USER_EXTENSIONS / f"{sha256}.py") for sha256 in own_hashes(self.config)),
@@ -130,7 +126,7 @@ class Run:
 
     @cached_property
     def model(self) -> Model:
-        """The model with the final weights, on the CPU, in eval mode; read once.
+        """The model with the final weights, on the CPU, in eval mode; cached.
 
         Raises UserError if training is not finished, or the weights are damaged.
         """
@@ -146,14 +142,14 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether training ended: the final weights are there."""
+        """Whether the run has its final weights."""
         return (self.path / WEIGHTS).is_file()
 
     def build_model(self) -> Model:
         """The run's model with fresh weights, on the CPU.
 
-        Raises UserError if the copy of a user's file was changed or may not run, or there are weights of another
-        configuration: its sizes may be anything.
+        Raises UserError if the copy of a user's file was changed or may not run, or if the run's weights belong to
+        another configuration.
         """
         config = self._with_weights()
         if self.finished:
@@ -183,7 +179,7 @@ class Run:
         return model.eval()
 
     def checkpoints(self, which: str) -> list[Checkpoint]:
-        """`last`, the final weights alone, or `all`, those kept along the way before them.
+        """The final weights (`last`), or also the intermediate ones before them (`all`).
 
         Raises UserError if training is not finished, or weights are damaged.
         """
@@ -198,14 +194,14 @@ class Run:
         return [c for c in found[:-1] if c.step < found[-1].step] + found[-1:]
 
     def save_weights(self, model: Model, step: int, tokens: int, *, final: bool) -> None:
-        """Writes the final weights, or a checkpoint along the way, with their hash in the file itself."""
+        """Writes the final weights, or an intermediate checkpoint, with their hash in the file."""
         path = self.path / (WEIGHTS if final else f"{CHECKPOINTS}/{_name_of(step)}")
         files.make_folder(path.parent)
         record = {"step": step, "tokens": tokens, "final": final, "config": self.config_sha256}
         tensors.write(path, unique_weights(model), record)
 
     def _checked(self, checkpoint: Checkpoint) -> Checkpoint:
-        """The checkpoint. Raises UserError if its weights do not belong to the run's configuration."""
+        """Returns the checkpoint. Raises UserError if its weights do not belong to the run's configuration."""
         if checkpoint.config_sha256 != self.config_sha256:
             raise UserError(
                 f"{checkpoint.path} does not belong to the {CONFIG} beside it, which is of another run or was changed"
@@ -218,9 +214,9 @@ class Run:
         return checkpoint
 
     def training_seconds(self) -> float | None:
-        """Median step time times steps, seconds: what training took, whatever interrupted it.
+        """How long training took without interruptions: median step time times steps, seconds.
 
-        None if it is not known, or other programs took part of the machine.
+        None if unknown, or other programs used part of the machine.
         """
         log = self._log()
         if not isinstance(self.config, TrainedConfig) or log is None or (known := step_rates(log)) is None:
@@ -229,7 +225,7 @@ class Run:
         return float(training.steps * training.batch_size * training.seq_len / rates.iloc[len(rates) // 2])
 
     def training_taken(self) -> float | None:
-        """The share of the time in which the training wanted to compute that other programs took; None if not known."""
+        """The share of the training's computing time that went to other programs; None if unknown."""
         log = self._log()
         return None if log is None else taken_by_others(log)
 
@@ -246,19 +242,19 @@ def model_of(config: TrainedConfig | ImportedConfig, user_encoding: Path | None 
 
 
 def _name_of(step: int) -> str:
-    """Of the checkpoint of a step along the way."""
+    """The file name of an intermediate checkpoint."""
     return f"step-{step:08d}.safetensors"
 
 
 def _kept(path: Path) -> list[Path]:
-    """The checkpoints along the way, in order of their steps."""
+    """The intermediate checkpoints, in order of their steps."""
     return sorted((path / CHECKPOINTS).glob("*.safetensors"))
 
 
 def forget_training(path: Path) -> None:
-    """Removes what a training whose weights are gone left in a folder, and the next one there may not write again.
+    """Removes files of a training whose weights are gone, which the next one in the folder might not overwrite.
 
-    Its results stay until the folder is evaluated, and reports leave them out.
+    Its results stay until the folder is evaluated; reports ignore them.
     """
     files.check_no_link(path / CHECKPOINTS)
     for file in [path / METRICS, *_kept(path)]:
@@ -266,7 +262,7 @@ def forget_training(path: Path) -> None:
 
 
 def _keep(copy: Path, content: bytes) -> None:
-    """Copies a user's file, which the user has named, into a run: it may run from there."""
+    """Copies a file that the user has named into a run, and allows the copy to run."""
     files.write_bytes(copy, content)
     trust.allow(hashlib.sha256(content).hexdigest(), copy)
 
@@ -279,11 +275,11 @@ def _check_copy(copy: Path, sha256: str) -> None:
 
 def own_hashes(config: RunConfig) -> list[str]:
     """The hashes of the users' files that a run's own extension comes from."""
-    return (config.extension_sha256 or "").split("+") if config.extension_sha256 else []
+    return config.extension_sha256.split("+") if config.extension_sha256 else []
 
 
 def _check_own_code(config: RunConfig, where: str) -> None:
-    """Raises UserError if a run's configuration names a Python file that is not a copy in the run, with its hash."""
+    """Raises UserError if a run's configuration names a Python file without its hash, or the reverse."""
     encoding = config.encoding
     parts = specs.split_outside_parentheses(config.extension or "", "+")
     named = [name for name in (specs.parse(part).name for part in parts) if ":" in name]
@@ -296,7 +292,7 @@ def _check_own_code(config: RunConfig, where: str) -> None:
 
 
 def _config_sha256(config: dict[str, Any]) -> str:
-    """A hash of a configuration as it was written, but for the place of the data, which may move."""
+    """A hash of a configuration as written, without the path of the data, which may move."""
     data = {name: value for name, value in (config.get("data") or {}).items() if name != "path"}
     return files.sealed_hash(config | {"data": data})
 
@@ -317,7 +313,7 @@ def config_of(record: Any, path: Path) -> RunConfig:
 
 
 def check_same(run: Run, config: TrainedConfig) -> None:
-    """Raises UserError if a configuration would not make this run."""
+    """Raises UserError if a configuration differs from the run's."""
     if changed := configs.differences(run.trained, config):
         raise UserError(
             f"{run.path} cannot be resumed with another configuration ({'; '.join(changed)}); "
@@ -328,3 +324,41 @@ def check_same(run: Run, config: TrainedConfig) -> None:
 def file_sha256(path: Path) -> str:
     """A hash of a file's content."""
     return hashlib.sha256(files.read_bytes(path)).hexdigest()
+
+
+def find_runs(paths: list[Path]) -> tuple[list[Run], list[Path], list[str], dict[Path, UserError]]:
+    """All runs in some folders and below, without repeats. Raises UserError if a path holds none.
+
+    Also returns the folders below that hold checkpoints of other programs, descriptions of what was not searched, and
+    the runs whose configuration is damaged, each with its error.
+    """
+    found: dict[Path, Run] = {}
+    others: list[Path] = []
+    left_out: list[str] = []
+    damaged: dict[Path, UserError] = {}
+    for path in paths:
+        if not path.is_dir():
+            raise UserError(f"{path}: no such folder; train a run with: extrapolate train --pe rope --seq-len 512")
+        folders, unsearched = below(path)
+        left_out += unsearched
+        inside = [folder for folder in folders if (folder / CONFIG).is_file()]
+        foreign = [folder for folder in inside if folder != path and is_of_another_kind(folder)]
+        inside = [folder for folder in inside if folder not in foreign]
+        if not inside:
+            raise UserError(f"{path} holds no run (a folder with a {CONFIG})")
+        others += foreign
+        for folder in inside:
+            try:
+                found[folder.resolve()] = Run.open(folder)
+            except UserError as error:
+                damaged[folder] = error
+    return list(found.values()), others, left_out, damaged
+
+
+def is_of_another_kind(folder: Path) -> bool:
+    """Whether its config.json is another program's, such as that of a Hugging Face checkpoint."""
+    try:
+        record = files.read_json(folder / CONFIG)
+    except UserError:  # damaged: counts as a run
+        return False
+    return isinstance(record, dict) and not {"format", "config"} & record.keys()

@@ -1,6 +1,6 @@
-"""Tensors in a safetensors file, with a record of what they are. Its header is JSON, so nothing in it can run.
+"""Tensors in a safetensors file with a record, JSON in the file's header, so that reading it runs no code.
 
-The record has a hash of the tensors and of itself, so that any flipped bit is noticed.
+The record has hashes of the tensors and of itself, so that any flipped bit is noticed.
 """
 
 import hashlib
@@ -22,19 +22,30 @@ METADATA = "extrapolate"  # our entry in the file's own header
 
 
 def write(path: Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> None:
-    """Writes tensors and a record about them, JSON, atomically. No two tensors may share memory."""
+    """Atomically writes tensors and a record about them. No two tensors may share memory."""
     kept = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     content = {"format": FORMAT, **record, "values": sha256_of(kept)}
-    # One entry: the library writes several in a random order, and equal tensors should be equal files.
+    # A single entry, so that equal tensors give equal files: the library writes several in a random order.
     header = json.dumps({**content, files.SEAL: files.sealed_hash(content)})
     files.write_bytes(path, save(kept, {METADATA: header}))
 
 
 def record(path: Path) -> dict[str, Any]:
     """The record of a file's tensors, with their hash as `values`. Raises UserError if the file is damaged."""
-    found = files.unsealed(_header(path), str(path))
-    files.check_format(path, found.get("format"), FORMAT)
-    return found
+    files.check_regular(path)
+    try:
+        with safe_open(path, framework="pt") as file:
+            written = (file.metadata() or {}).get(METADATA)
+        found = None if written is None else json.loads(written)
+    except (SafetensorError, OSError, ValueError, RecursionError) as error:
+        raise _damaged(path, error) from error
+    if written is None:
+        raise UserError(f"{path} was written by another program: it does not say what its tensors are; train again")
+    if not isinstance(found, dict):
+        raise UserError(f"{path} is damaged: its {METADATA} is not an object; train again")
+    content = files.unsealed(found, str(path))
+    files.check_format(path, content.get("format"), FORMAT)
+    return content
 
 
 def shapes(path: Path) -> dict[str, tuple[int, ...]]:
@@ -66,21 +77,6 @@ def sha256_of(tensors: Mapping[str, Tensor]) -> str:
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
         digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def _header(path: Path) -> dict[str, Any]:
-    files.check_regular(path)
-    try:
-        with safe_open(path, framework="pt") as file:
-            written = (file.metadata() or {}).get(METADATA)
-        found = None if written is None else json.loads(written)
-    except (SafetensorError, OSError, ValueError, RecursionError) as error:
-        raise _damaged(path, error) from error
-    if written is None:
-        raise UserError(f"{path} was written by another program: it does not say what its tensors are; train again")
-    if not isinstance(found, dict):
-        raise UserError(f"{path} is damaged: its {METADATA} is not an object; train again")
-    return found
 
 
 def _damaged(path: Path, error: Exception) -> UserError:

@@ -14,9 +14,9 @@ _training, _machine = partial(Flag, panel="Training"), partial(Flag, panel="Mach
 
 
 class TrainingConfig(Section):
-    """The budget and the optimiser. Lengths, budgets and batches are in tokens, betas and rates as AdamW has them.
+    """The budget and the optimiser. Lengths, budgets and batches are in tokens; betas and rates are AdamW's.
 
-    probes are the shares of windows that are probes, `mqar=0.25,passkey=0.25`; None if all windows are text.
+    probes: the share of windows with each probe, `mqar=0.25,passkey=0.25`; None if all windows are text.
     """
 
     seq_len: Annotated[int, Flag("training length L, tokens", "Model")] = Field(gt=1, le=LONGEST)
@@ -91,10 +91,10 @@ class TrainingConfig(Section):
 
     @property
     def micro_batch_size(self) -> int:
-        """Windows in a forward pass: the gradients of several make a step."""
+        """Windows in a forward pass; a step adds up the gradients of several passes."""
         return max(1, min(self.micro_batch_tokens // self.seq_len, self.batch_size))
 
     @property
     def steps(self) -> int:
-        """Optimiser steps that the budget pays for."""
+        """Optimiser steps within the budget."""
         return self.tokens // (self.batch_size * self.seq_len)

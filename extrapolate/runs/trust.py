@@ -1,10 +1,9 @@
-"""Which Python files that came with data may run: those whose content this user has run before, or trusts now.
+"""Decides which Python files may run: those whose content this user has run before, or trusts now.
 
-A file that the user names, as in `--pe my_file.py:MyEncoding`, runs. The copy of it in a run's folder runs too, for it
-has the same content. A folder that someone sent holds other content, and a study names other files: these run only with
-`trust_code`.
+A file that the user names, as in `--pe my_file.py:MyEncoding`, may run, and so may its copy in a run's folder, which
+has the same content. The files in a folder that someone else sent, or that a study names, need `trust_code`.
 
-The hashes are kept in `trusted-code` in the folder extrapolate of the user's settings, a line for each file.
+The hashes are in `~/.config/extrapolate/trusted-code` (or below XDG_CONFIG_HOME), one line per file.
 """
 
 import contextlib
@@ -19,12 +18,12 @@ from extrapolate.errors import UserError
 from extrapolate.specs import user_files
 
 F = TypeVar("F", bound=Callable[..., Any])
-_now: set[str] = set()  # of this process: a home that cannot be written keeps none
+_now: set[str] = set()  # trusted in this process, in case the home folder is read-only
 _decision: ContextVar[bool] = ContextVar("decision", default=False)
 
 
 def decided(call: F) -> F:
-    """A public call whose `trust_code` decides for all that it does: see `check`. No other process inherits it."""
+    """Decorates a public function with `trust_code`, which applies to all that it does in this process: see `check`."""
 
     @wraps(call)
     def deciding(*arguments: Any, trust_code: bool = False, **named: Any) -> Any:
@@ -47,7 +46,7 @@ def allow(sha256: str, file: Path) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
         with place.open("a", encoding="utf-8") as lines:
             lines.write(f"{sha256} {file.name!r}\n")
-    except OSError:  # then the user is asked again next time
+    except OSError:  # the user is asked again next time
         return
 
 
@@ -64,9 +63,9 @@ def check(sha256: str, file: Path) -> None:
 
 @contextlib.contextmanager
 def required(trust_code: bool) -> Iterator[set[str]]:
-    """Within it, no Python file runs that is not trusted, wherever it is named: the names came with data too.
+    """Inside it, only trusted Python files run, however they are named, since their names came with data too.
 
-    trust_code: the user trusts these files. Gives the hashes of those that have run, which grow.
+    trust_code: whether the user trusts these files. Yields the set of hashes of those that have run, which grows.
     """
     ran: set[str] = set()
 
@@ -82,7 +81,7 @@ def required(trust_code: bool) -> Iterator[set[str]]:
 
 @contextlib.contextmanager
 def only(hashes: Collection[str]) -> Iterator[None]:
-    """Within it, no Python file runs but those with these hashes: another process has checked them."""
+    """Inside it, only Python files with these hashes run, which another process has checked."""
 
     def check_same(sha256: str, file: Path) -> None:
         if sha256 not in hashes:
@@ -93,7 +92,7 @@ def only(hashes: Collection[str]) -> Iterator[None]:
 
 
 def record() -> Path:
-    """Where the hashes are kept."""
+    """The file of trusted hashes."""
     settings = os.environ.get("XDG_CONFIG_HOME")
     return (Path(settings) if settings else Path.home() / ".config") / "extrapolate" / "trusted-code"
 

@@ -1,4 +1,4 @@
-"""A model's weights: every tensor once, in a file that records their step and configuration."""
+"""Files of a model's weights, which record their step and configuration."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +15,9 @@ from extrapolate.runs import tensors
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Weights on disk: where, after how many steps and tokens, and the SHA-256 of their content.
+    """Weights on disk after some steps and tokens; sha256 is the hash of their content.
 
-    config_sha256 is of the configuration that they were trained with; final, whether they are the end of the training.
+    config_sha256: of the configuration that they were trained with. final: whether they are the end of the training.
     """
 
     path: Path
@@ -29,21 +29,18 @@ class Checkpoint:
 
 
 def unique_weights(model: Model) -> dict[str, Tensor]:
-    """The state dict with every shared tensor (tied embeddings) once, under its first name."""
-    seen: set[int] = set()
-    weights = {}
-    for name, tensor in model.state_dict(keep_vars=True).items():
-        if id(tensor) not in seen:
-            seen.add(id(tensor))
-            weights[name] = tensor
-    return weights
+    """The state dict with every shared tensor (tied embeddings) only under its first name."""
+    names: dict[int, str] = {}
+    state = model.state_dict(keep_vars=True)
+    for name, tensor in state.items():
+        names.setdefault(id(tensor), name)
+    return {name: state[name] for name in names.values()}
 
 
 def load_weights(model: Model, weights: dict[str, Tensor], where: str) -> None:
     """Copies weights into the model. Raises UserError if names or shapes differ."""
     own = unique_weights(model)
-    wrong = [name for name in {*own, *weights} if name not in own or name not in weights]
-    wrong += [name for name in own if name in weights and own[name].shape != weights[name].shape]
+    wrong = set(own) ^ set(weights) | {name for name in own.keys() & weights if own[name].shape != weights[name].shape}
     if wrong:
         raise UserError(f"{where} does not belong to its config.json: {', '.join(sorted(wrong)[:3])} differ")
     with torch.no_grad():
@@ -58,8 +55,8 @@ def load_start(model: Model, checkpoint: Checkpoint) -> None:
     not fit.
     """
     weights, own = tensors.read(checkpoint.path), unique_weights(model)
-    fits = all(name in weights and weights[name].shape == own[name].shape for name in own)
-    if not fits or set(weights) != set(own):
+    shapes, own_shapes = ({name: one.shape for name, one in each.items()} for each in (weights, own))
+    if shapes != own_shapes:
         weights = {name: tensor for name, tensor in weights.items() if ".encoding." not in name}
         weights |= {name: tensor for name, tensor in own.items() if ".encoding." in name}
     load_weights(model, weights, str(checkpoint.path))
@@ -76,7 +73,7 @@ def describe(path: Path) -> Checkpoint:
 
 
 def check_sizes(config: ModelConfig, checkpoint: Checkpoint) -> None:
-    """Raises UserError if a configuration's sizes are not those of the weights, before a model of them is built."""
+    """Raises UserError if a configuration's sizes are not those of the weights, without building a model."""
     there = tensors.shapes(checkpoint.path)
     layers = {name.split(".")[1] for name in there if name.startswith("blocks.")}
     here = expected_shapes(config) if len(layers) == config.layers else {}

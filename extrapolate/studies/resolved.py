@@ -28,8 +28,7 @@ from extrapolate.runs.weights import Checkpoint
 from extrapolate.studies.cells import Cell, matches
 from extrapolate.studies.study import Study
 from extrapolate.studies.toml_lines import Place
-from extrapolate.training.fine_tuning import continued
-from extrapolate.training.resuming import run_in
+from extrapolate.training.fine_tuning import continued, run_in
 
 _FIELD = re.compile(r"(?:model|training)(?:\.|: `)(\w+)")
 

@@ -1,32 +1,38 @@
-"""No token may depend on later ones: a check before and after each training, with the run's own settings."""
+"""Checks before and after each training: no token depends on later ones, and the saved weights hold the whole model.
+
+Shapes: B windows, T tokens, D width.
+"""
 
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from extrapolate.encodings.plan import PLAIN, Plan
+from extrapolate.errors import UserError
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.model import causality
+from extrapolate.model.copies import copy_of, not_copied
 from extrapolate.model.hooks import move_from_constants
 from extrapolate.model.model import Model
 from extrapolate.model.places import FEWEST, random_windows, window_count
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.run import model_of
-from extrapolate.training.reloading import check_reloaded
+from extrapolate.runs.weights import load_weights, unique_weights
 
-# Sizes that no encoding depends on. The vocabulary is larger than a batch, whose extremes would never change otherwise.
+# Sizes that no encoding depends on. A vocabulary smaller than a batch would keep the batch's extremes the same.
 SMALL = {"vocab_size": 4096, "ff_width": 64}
-_passed: set[tuple[object, ...]] = set()  # of this process, which may train many runs that differ in their seeds alone
+TOLERANCE = 1e-3  # of the largest number; compiled training rounds differently
+_passed: set[tuple[object, ...]] = set()  # in this process, which may train many runs that differ only in their seeds
 
 
 def check_causality(config: TrainedConfig, user_encoding: Path | None, extension: Recipe | None) -> None:
     """Raises UserError if a token depends on later ones, or on other windows, in training or in evaluation.
 
-    The model that is checked has the run's encoding, layers and widths of attention, a small vocabulary, and windows as
-    long as the run's. It takes a second or two, once per process, and leaves torch's random numbers as they were.
+    Checks a model with the run's encoding, layers, widths of attention and window length, and a small vocabulary. Takes
+    a second or two, once per process, and does not change torch's random state.
     """
     training = config.training
     sizes = config.model.model_copy(update=SMALL)
@@ -57,13 +63,10 @@ def check_causality(config: TrainedConfig, user_encoding: Path | None, extension
 
 
 def check_trained(model: Model, make: Callable[[], Model], plan: Plan, config: TrainedConfig, owner: object) -> None:
-    """Raises UserError if a trained model sees later tokens or other windows, such as from some step on.
+    """Raises UserError if a trained model sees later tokens or other windows, for example since some step.
 
     Also raises it if a new model with the trained weights computes other numbers. make: builds the model, with fresh
-    weights.
-
-    A few windows as long as the run's are tried: the check before the training is the thorough one. The model's mode is
-    left as it was.
+    weights. Tries only a few windows as long as the run's: the check before training is the thorough one.
     """
     training = config.training
     tokens_BT = random_windows(model.vocab_size, training.seq_len)[:FEWEST].to(model.device)
@@ -80,7 +83,54 @@ def check_trained(model: Model, make: Callable[[], Model], plan: Plan, config: T
 
 @torch.no_grad()
 def _refuse_leaks(model: Model, plan: Plan, tokens_BT: Tensor, precision: str, owner: object, case: str) -> None:
-    """Raises UserError if the model, in the mode that it is in, sees later tokens or other windows in these windows."""
+    """Raises UserError if the model, in its present mode, sees later tokens or other windows."""
     find = partial(causality.leak_in, model, plan, tokens_BT.to(model.device), precision, copies=True)
     if leak := find():
         causality.refuse(model, leak, find, owner, tokens_BT.shape[1], case)
+
+
+@torch.no_grad()
+def check_reloaded(trained: Model, make: Callable[[], Model], plan: Plan, tokens_BT: Tensor, owner: object) -> None:
+    """Raises UserError if a new model with the weights of a trained one computes other numbers in evaluation.
+
+    make: builds a model with fresh weights. Compares it with the trained one after `begin_step(1.0)`. Neither the mode
+    of the trained one nor torch's random state changes.
+    """
+    with causality.same_random_numbers(trained.device):
+        torch.rand(1)  # so that numbers drawn in the constructor differ
+        fresh = make().to(trained.device).eval()
+        load_weights(fresh, unique_weights(trained), "the model")
+    was = trained.training
+    try:
+        try:
+            ended = copy_of(trained.eval())
+        except RuntimeError as error:
+            raise not_copied(owner, error) from error
+        ended.begin_step(1.0)
+        ours_BTD, theirs_BTD = (causality.states_of(model, plan, tokens_BT) for model in (fresh, ended))
+    finally:
+        trained.train(was)
+    if bool((causality.difference(ours_BTD, theirs_BTD) > TOLERANCE).any()):
+        raise UserError(
+            f"{owner}: a new instance of the encoding with the trained weights computes other numbers than the trained "
+            f"one{unsaved(fresh, ended)}: keep what training changes or the constructor draws in a parameter or a "
+            "buffer (register_buffer), and let a new instance have the values that begin_step(1.0) sets"
+        )
+
+
+def unsaved(model: Model, other: Model) -> str:
+    """The part of a message that names an encoding's attribute that differs between the models; empty if none does."""
+    for some, others in zip(model.encodings, other.encodings, strict=True):
+        usual = vars(nn.Module()).keys()
+        kept = {name: value for name, value in vars(others).items() if name not in usual}
+        kept |= dict(others.named_buffers())
+        mine = vars(some) | dict(some.named_buffers())
+        for name, value in kept.items():
+            own = mine.get(name)
+            if isinstance(value, Tensor):
+                saved = isinstance(own, Tensor) and torch.equal(own, value)
+            else:
+                saved = own == value or not isinstance(value, int | float | list | tuple)
+            if not saved:
+                return f", for self.{name} is not saved"
+    return ""

@@ -18,24 +18,22 @@ from extrapolate.training.learner import Learner, Part
 
 
 class LossOf(nn.Module):
-    """A model whose forward pass is its loss: what wraps a model shares the gradients of its forward pass."""
+    """A model whose forward pass is its loss, since DistributedDataParallel and FSDP wrap forward passes."""
 
     def __init__(self, model: Model, loss: Callable[..., Tensor]) -> None:
         super().__init__()
         self.model, self.loss = model, loss
 
     def forward(self, tokens_BT: Tensor, targets_BT: Tensor, setting: Setting, weight_BT: Tensor | None) -> Tensor:
-        """As `Model.loss`."""
         return self.loss(tokens_BT, targets_BT, setting, weight_BT)
 
 
 class DataParallel(Learner):
     """Every process has the whole model, and learns from a part of each batch (DistributedDataParallel).
 
-    The gradients are those of one process but for rounding, which adds up the windows in another order. What is drawn
-    at random in training, such as dropout, is drawn anew for every step and process, as the seed, the step and the
-    rank decide: training with as many processes can be repeated and resumed to the same bits, and training with fewer
-    or more is alike, with other numbers drawn.
+    The gradients are those of one process, except for rounding. Random numbers in training, such as dropout's, depend
+    on the seed, the step and the rank: the same number of processes repeats or resumes a training bit for bit, and
+    another number draws other random numbers.
     """
 
     def __init__(
@@ -47,15 +45,15 @@ class DataParallel(Learner):
         tell: Callable[[int], None],
         ranks: Ranks,
     ) -> None:
-        # Progress is shown for the first process, which has as many windows as any.
+        # Only the first process shows progress; no process has more windows.
         whole, here = training.batch_size, -(-training.batch_size // ranks.world_size)
         super().__init__(model, optimizer, plan, training, lambda tokens: tell(round(tokens * whole / here)))
         self.ranks = ranks
         self.wrap()
 
     def wrap(self) -> None:
-        """Makes the loss one whose gradients all processes share."""
-        # Those of the package use all their parameters; a user's may have some that it uses in some layers alone.
+        """Wraps the loss, so that processes share its gradients."""
+        # The package's encodings use all their parameters; a user's may not use some in every layer.
         own = not type(self.model.encoding).__module__.startswith("extrapolate.")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # torch 2.13 has another name for broadcast_buffers
@@ -65,19 +63,19 @@ class DataParallel(Learner):
         self.loss = self.replica
 
     def begin_step(self, step: int) -> None:
-        """Step number 0, 1, ... begins: its random numbers are this process's own."""
+        """Seeds the random numbers of step 0, 1, ... and this process."""
         seeds = np.random.SeedSequence([self.training.seed, step, self.ranks.rank])
         torch.manual_seed(int(seeds.generate_state(1, np.uint64)[0]))
 
     def gradients(self, batch: Tensor, weight: Tensor | None = None) -> float:
-        """Adds the gradients of the batch's mean loss, and returns this process's part of that loss."""
+        """As `Learner.gradients`; returns this process's part of the loss."""
         return super().gradients(batch, weight) / self.ranks.world_size
 
     def parts(self, batch: Tensor, weight: Tensor | None) -> Iterator[Part]:
-        """This process's forward passes: as many as every other's.
+        """This process's forward passes: all processes have the same number.
 
-        Gradients are averaged over processes, so shares of the batch count as many times. A process without a window
-        left computes one that counts nothing.
+        Shares of the batch are multiplied by the number of processes, over which gradients are averaged. A process that
+        has no window left computes one with a share of 0.
         """
         least, more = divmod(len(batch), self.ranks.world_size)
         rank, size = self.ranks.rank, self.training.micro_batch_size
@@ -89,5 +87,5 @@ class DataParallel(Learner):
             yield self.on_device(batch[rows]), None if weight is None else self.on_device(weight[rows]), share
 
     def exchange(self, last: bool) -> AbstractContextManager[None]:
-        """Gradients are shared at the end of the batch, once."""
+        """Shares gradients once, at the end of the batch."""
         return super().exchange(last) if last else self.replica.no_sync()

@@ -1,7 +1,9 @@
-"""A run that continues another: at another length, with an extension, or with another encoding."""
+"""Configurations of runs that continue another (at another length, with an extension or encoding), or are resumed."""
 
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from extrapolate import specs
 from extrapolate.data.store import Store
@@ -16,11 +18,10 @@ from extrapolate.runs import config as configs
 from extrapolate.runs import resolve
 from extrapolate.runs.config import ImportedConfig, TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest
-from extrapolate.runs.run import Run, model_of
+from extrapolate.runs.run import CONFIG, Run, check_same, model_of
 from extrapolate.runs.training_config import RATES, TrainingConfig
 
-# Of a run that continues another: its learning rate, and its budget, as shares of that run's.
-TUNING_LR, TUNING_TOKENS = 0.1, 0.1
+TUNING_LR, TUNING_TOKENS = 0.1, 0.1  # default learning rate and budget, as shares of those of the run it continues
 
 
 def resolve_fine_tuning(
@@ -28,10 +29,9 @@ def resolve_fine_tuning(
 ) -> tuple[TrainedConfig, Path | None, Recipe | None]:
     """The configuration of a run that starts from the weights of `start`, the user's encoding file, and the extension.
 
-    Every setting that the request leaves out is that run's, except that the learning rate and the budget are a tenth of
-    its. The extension belongs to the new run. Raises UserError if that run is not finished, the corpus is another, or
-    the request names what the weights decide; and if that run was imported, and the learning rate or the budget is not
-    given.
+    Settings default to those of the starting run, but the learning rate and the budget to a tenth of its. The extension
+    belongs to the new run. Raises UserError if the starting run is not finished, if its corpus is another, if the
+    request changes sizes, or if the run was imported and the request lacks a learning rate or a budget.
     """
     parent = Run.open(start)
     known = _of_imported(parent, request, store) if isinstance(parent.config, ImportedConfig) else parent.trained
@@ -47,7 +47,7 @@ def resolve_fine_tuning(
 
 
 def store_of(start: Path) -> Path:
-    """The token store that a run was trained on. Raises UserError if it was imported: that is not known."""
+    """The token store that a run was trained on. Raises UserError if it was imported: its text is unknown."""
     run = Run.open(start)
     if isinstance(run.config, ImportedConfig):
         raise UserError(f"what {start} was trained on is not known: name a token store with its tokens as `data`")
@@ -67,7 +67,7 @@ def _of_imported(run: Run, request: TrainingRequest, store: Store) -> TrainedCon
             f"{store.path} has {store.vocab_size} tokens, with its end of text, and {run.path} has embeddings for "
             f"{config.vocab_size}: use a checkpoint whose tokenizer has an end-of-text token"
         )
-    # A step of the usual size, or a window. The requested budget is checked later, with the whole request.
+    # A step of the default size, or one window. The requested budget is checked later, with the whole request.
     step = max(TrainingConfig.model_fields["batch_tokens"].default, config.seq_len)
     raw = config.model_dump(exclude={"imported"}) | {
         "preset": config.imported.name,
@@ -91,10 +91,10 @@ def continued(
     request: TrainingRequest,
     extend: str | None,
 ) -> tuple[TrainedConfig, Path | None, Recipe | None]:
-    """What `resolve_fine_tuning` gives, from a configuration instead of a run.
+    """As `resolve_fine_tuning`, from a configuration instead of a run.
 
-    name: what messages call the run that is continued; own_encoding: its copy of the user's file; inherited: its own
-    extension; origin: what the new run keeps of it.
+    name: of the starting run in messages. own_encoding: its copy of the user's file. inherited: its own extension.
+    origin: see `origin_of`.
     """
     before = known.training
     training = before.model_dump() | {
@@ -138,7 +138,7 @@ def own_extension(extend: str | None, inherited: Recipe | None) -> Recipe | None
 
 
 def origin_of(start: Path) -> dict[str, Any]:
-    """What a run keeps of the one that it starts from. Raises UserError if that one is not finished."""
+    """What a run records of the one that it starts from. Raises UserError if that one is not finished."""
     parent = Run.open(start)
     return {
         "run": parent.name,
@@ -150,8 +150,8 @@ def origin_of(start: Path) -> dict[str, Any]:
 
 
 def check_own_extension(config: TrainedConfig, own: Recipe | None, user_file: Path | None) -> None:
-    """Raises UserError if a run's extension means nothing for its model or has a constant left to fit, or its
-    training windows are longer than its encoding is defined.
+    """Raises UserError if a run's extension means nothing for its model or has a constant to fit, or if its encoding
+    is not defined for its training windows.
     """
     model = model_of(config, user_file)
     plan, length = PLAIN, config.training.seq_len
@@ -165,3 +165,60 @@ def check_own_extension(config: TrainedConfig, own: Recipe | None, user_file: Pa
         raise UserError(
             f"{model.label()} is defined up to {model.encoding.max_length} tokens, and `seq_len` is {length}{hint}"
         )
+
+
+def run_in(path: Path) -> Run | None:
+    """The run that a folder holds, or None. Raises UserError if it is damaged, or was not trained here."""
+    if not (path / CONFIG).is_file():
+        return None
+    run = Run.open(path)
+    _ = run.trained  # raises if it was trained elsewhere
+    return run
+
+
+def resolve_resumed(
+    run: Run,
+    request: TrainingRequest,
+    start: Path | None = None,
+    extend: str | None = None,
+    store: Store | None = None,
+) -> tuple[TrainedConfig, Path | None]:
+    """A run's configuration and its own copy of the user's encoding file, if it has one.
+
+    start: the run that it started from; if that folder is gone, its name must match the run's record. Raises UserError
+    if anything given differs from the run.
+    """
+    known = run.trained
+    if known.training.device == "cuda" and not run.finished and not torch.cuda.is_available():
+        raise UserError(
+            f"{run.path} is trained on cuda, and this machine has no CUDA device that torch can use: resume it on one "
+            "that has"
+        )
+    file = resolve.read_file(request.file)
+    model = resolve.section(file, "model") | resolve.given_values(request.model)
+    if "heads" in model and "kv_heads" not in model:
+        model["kv_heads"] = model["heads"]
+    training = resolve.section(file, "training") | resolve.given_values(request.training)
+    raw = known.model_dump() | {
+        "preset": request.preset or file.get("preset") or known.preset,
+        "model": known.model.model_dump() | model,
+        "training": known.training.model_dump() | training,
+    }
+    if store is not None:
+        raw["data"] = resolve.data_section(store)
+    if "corpus_hash" in (data := resolve.section(file, "data")):
+        raw["data"] = raw["data"] | {"corpus_hash": data["corpus_hash"]}
+    if start is not None:
+        origin = known.origin
+        gone = origin is not None and not start.exists() and start.name == origin.run
+        raw["origin"] = raw["origin"] if gone else origin_of(start)
+    if extend is not None:
+        own = own_extension(extend, run.own_extension)
+        raw |= {"extension": own.text if own else None, "extension_sha256": own.sha256() if own else None}
+    if request.pe is not None or "encoding" in file:
+        raw["encoding"] = resolve.encoding_section(request, file)
+    config = configs.validate(raw, str(request.file) if request.file else str(run.path))
+    if request.pe is not None or "encoding" in file:
+        config, _ = resolve.with_resolved_encoding(config)
+    check_same(run, config)
+    return known, run.own_encoding()

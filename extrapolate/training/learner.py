@@ -1,4 +1,4 @@
-"""The data of a training, and the gradients of a batch in one process."""
+"""The training data, and the gradients of a batch in one process."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -10,7 +10,7 @@ from extrapolate.data.mixture import MixedWindows, Mixture, TrainingWindows
 from extrapolate.data.probes.base import Vocabulary
 from extrapolate.data.store import Store
 from extrapolate.encodings.plan import Plan
-from extrapolate.evaluation.validation import validation_windows
+from extrapolate.evaluation.losses import validation_windows
 from extrapolate.machine.devices import to_device
 from extrapolate.model.model import Model
 from extrapolate.runs.training_config import TrainingConfig
@@ -19,10 +19,10 @@ VALIDATION_TARGETS = 8_192
 
 
 class TrainingData:
-    """What a run reads: its training windows, and its validation windows."""
+    """A run's training and validation windows."""
 
     def __init__(self, training: TrainingConfig, store: Store) -> None:
-        """Raises UserError if the store does not hold a window of either, or windows do not hold the probes."""
+        """Raises UserError if the store has no window of either kind, or the probes do not fit into windows."""
         self.windows = TrainingWindows(store.split("train"), training.seq_len, training.seed)
         self.mixed: MixedWindows | None = None
         if training.probes is not None:
@@ -32,9 +32,9 @@ class TrainingData:
         self.validation_windows = validation_windows(self.validation, training.seq_len, VALIDATION_TARGETS)
 
     def batch(self, first: int, size: int) -> tuple[Tensor, Tensor | None]:
-        """Windows number first .. first+size-1 since the start of training, and their targets' weights, if they differ.
+        """Windows number first .. first+size-1 since the start of training, int64 [size, L + 1].
 
-        Tokens, int64 [size, L + 1]; weights, float32 [size, L], which add up to 1 in every window.
+        If targets have different weights, also these, float32 [size, L], which add up to 1 in every window.
         """
         if self.mixed is None:
             return torch.from_numpy(self.windows.batch(first, size)), None
@@ -42,12 +42,11 @@ class TrainingData:
         return torch.from_numpy(tokens), torch.from_numpy(weights)
 
 
-# Some windows, the weights of their targets, and their share of the batch.
-Part = tuple[Tensor, Tensor | None, float]
+Part = tuple[Tensor, Tensor | None, float]  # some windows, the weights of their targets, and their share of the batch
 
 
 class Learner:
-    """Computes the gradients of batches, on one device. Subclasses give the same gradients with several processes."""
+    """Computes the gradients of batches on one device. Subclasses do the same with several processes."""
 
     def __init__(
         self,
@@ -59,17 +58,17 @@ class Learner:
     ) -> None:
         """plan: of training windows. tell: called with the number of tokens of every forward pass."""
         self.model, self.optimizer, self.training, self.tell = model, optimizer, training, tell
-        self.setting = model.setting(plan)  # of training windows: the model is in its training mode
+        self.setting = model.setting(plan)  # made in training mode
         self.loss: Callable[..., Tensor] = torch.compile(model.loss) if training.compile else model.loss
 
     def begin_step(self, step: int) -> None:
-        """Called before step number 0, 1, ...; in one process, the random generators simply go on."""
+        """Called before step 0, 1, ...; a single process just continues its random numbers."""
 
     def gradients(self, batch: Tensor, weight: Tensor | None = None) -> float:
-        """Adds the gradients of the batch's mean loss, and returns that loss, or of several processes its part here.
+        """Adds the gradients of the batch's mean loss, and returns that loss.
 
-        Batch: int64 [windows, L + 1]; weight as in `TrainingData.batch`. The number of forward passes follows from
-        micro_batch_size. The device is waited for once, at the end.
+        batch and weight: see `TrainingData.batch`. A forward pass has micro_batch_size windows. Synchronises with the
+        device only once, at the end.
         """
         total = torch.zeros((), dtype=torch.float64, device=self.training.device)
         parts = list(self.parts(batch, weight))
@@ -90,21 +89,21 @@ class Learner:
             yield batch[rows], None if weight is None else weight[rows], len(batch[rows]) / len(batch)
 
     def on_device(self, values: Tensor) -> Tensor:
-        """Values on the model's device. A GPU copies them while the CPU goes on."""
+        """Copies values to the model's device, without waiting for a GPU."""
         return to_device(values, self.training.device)
 
     def exchange(self, last: bool) -> AbstractContextManager[None]:
-        """The context of a forward and a backward pass, in which several processes exchange gradients."""
+        """The context of a forward and backward pass, in which several processes exchange gradients."""
         return nullcontext()
 
     def clip(self) -> Tensor:
-        """Scales the gradients down to the norm that the configuration allows, and returns the norm they had."""
+        """Clips the norm of the gradients to the configuration's, and returns the norm before."""
         return torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.training.clip)
 
     def whole_model(self) -> Model:
-        """The model as one process has it, in every process."""
+        """The unsharded model, in every process."""
         return self.model
 
     def whole(self) -> tuple[Model, torch.optim.AdamW]:
-        """The model and its optimiser as one process has them: the first process saves them."""
+        """The unsharded model and its optimiser, for the first process to save."""
         return self.model, self.optimizer

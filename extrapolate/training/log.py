@@ -1,4 +1,4 @@
-"""The log of a training: metrics.jsonl, a line for every step and every validation."""
+"""The training log, metrics.jsonl: a line for every step and validation."""
 
 import hashlib
 import json
@@ -12,10 +12,7 @@ from extrapolate.errors import UserError
 
 
 class Log:
-    """Appends rows to a file, and knows the length and the SHA-256 of what it holds.
-
-    Use it as a context: the file is open inside.
-    """
+    """Appends rows to a file inside a `with` block, and tracks the length, bytes, and SHA-256 of its content."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -25,14 +22,11 @@ class Log:
 
     @property
     def sha256(self) -> str:
-        """Of all that was written."""
+        """The hash of the content."""
         return self._hash.hexdigest()
 
     def continue_at(self, length: int, sha256: str) -> None:
-        """Keeps the first `length` bytes of the file, and drops the rest: those steps are taken again.
-
-        Raises UserError if these bytes do not have that hash.
-        """
+        """Truncates the file to `length` bytes: later steps are taken again. Raises UserError if their hash differs."""
         content = self._content()[:length]
         self._hash = hashlib.sha256(content)
         self.bytes = len(content)
@@ -45,7 +39,7 @@ class Log:
 
     def __enter__(self) -> "Log":
         files.check_regular(self.path)
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW  # a link could lead anywhere
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW  # a link could point anywhere
         self._file = open(os.open(self.path, flags, 0o666), "a", encoding="utf-8")
         return self
 
@@ -63,7 +57,7 @@ class Log:
         self.bytes += len(line.encode())
 
     def sync(self) -> None:
-        """Makes the rows durable: a state that is saved after them counts on them."""
+        """Syncs the rows to disk, before a state is saved that relies on them."""
         if self._file is not None:
             files.sync(self.path)
 

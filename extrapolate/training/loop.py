@@ -14,7 +14,7 @@ from extrapolate import files, results
 from extrapolate.data.store import Store
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
-from extrapolate.evaluation.validation import validation_loss
+from extrapolate.evaluation.losses import validation_loss
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.folders import listed
 from extrapolate.machine.cpu_time import CpuTime
@@ -24,7 +24,6 @@ from extrapolate.model.model import Model
 from extrapolate.model.size import check_training
 from extrapolate.progress import Advance, unseen
 from extrapolate.runs.config import TrainedConfig
-from extrapolate.runs.find import is_of_another_kind
 from extrapolate.runs.run import (
     CONFIG,
     LOG,
@@ -36,6 +35,7 @@ from extrapolate.runs.run import (
     Run,
     check_same,
     forget_training,
+    is_of_another_kind,
 )
 from extrapolate.runs.weights import Checkpoint, load_start
 from extrapolate.training import state
@@ -44,20 +44,20 @@ from extrapolate.training.learner import Learner, TrainingData
 from extrapolate.training.log import Log, rows_in
 from extrapolate.training.optimizer import learning_rate, optimizer_of
 
-SAVE_EVERY_S = 30.0  # and the step under way: a killed run loses less than a minute
-VALIDATIONS = 10  # in the course of a run, the last at its end
+SAVE_EVERY_S = 30.0  # a killed run loses this and the step under way: less than a minute
+VALIDATIONS = 10  # spread over a run, the last at its end
 
 Report = Callable[[dict[str, Any]], None]
 
 
 def initial_model(run: Run) -> Model:
-    """Fresh weights, decided by the seed alone."""
+    """A model with fresh weights, which depend only on the seed."""
     torch.manual_seed(run.trained.training.seed)
     return run.build_model()
 
 
 def own_plan(run: Run, model: Model) -> Plan:
-    """What the run's own extension does to its training windows."""
+    """The plan that the run's own extension gives its training windows."""
     own = run.own_extension
     return PLAIN if own is None else own.plan(model.encoding, model.seq_len, run.config.trained_length)
 
@@ -79,20 +79,20 @@ def train(
     fsdp: bool = False,
     timed: bool = True,
 ) -> Run:
-    """Trains a run in the folder `path`, or with `resume` continues the one that is there.
+    """Trains a run in the folder `path`, or with `resume` continues the one in it.
 
-    user_encoding: the user's file that its encoding is from; extension: what belongs to the run, as its configuration
-    says; start: the weights that a run with an origin begins with; save_every: tokens between saved states (default:
-    every 30 s); keep_every: tokens between checkpoints kept for evaluation (default: none). `report` is called with
-    every row of metrics.jsonl, and `progress` with the tokens that are already trained on, then with those of every
-    forward pass; in a compiled run these begin with the first pass, whose time is the compiler's. Raises
-    UserError if the data do not fill a window, a token sees later ones, `path` holds another run or lies in one, or
-    there is neither a saved state nor the `start` that the run's origin asks for; RuntimeError if the loss is no longer
-    finite; Interrupted on Ctrl-C, with the state saved.
+    user_encoding: the user's file that its encoding comes from. extension: the run's own, as in its configuration.
+    start: the weights that a run with an origin begins with. save_every: tokens between saved states (default: every
+    30 s). keep_every: tokens between checkpoints kept for evaluation (default: none). `report` is called with every
+    row of metrics.jsonl; `progress` with the tokens already trained on, then with those of every forward pass (in a
+    compiled run, all of these after the first pass, which includes compilation).
 
-    ranks: the processes that train it together, which all call this; the first one writes. The files are those that
-    one process writes: any number of processes continues them. fsdp: shard the model, too. timed: record the speed of
-    steps, which means nothing beside other work.
+    ranks: the processes that train together, which all call this; the first one writes, and any number of processes
+    can resume. fsdp: also shard the model. timed: record the speed of steps, which means nothing beside other work.
+
+    Raises UserError if the data do not fill a window, a token sees later ones, `path` holds another run or lies in one,
+    or there is neither a saved state nor the `start` that the run's origin requires; RuntimeError if the loss is no
+    longer finite; Interrupted on Ctrl-C, once the state is saved.
     """
     if config.origin is not None and start is None and not (resume and _begun(path)):
         raise UserError(
@@ -116,7 +116,16 @@ def train(
 
     def opened() -> Run:
         files.remove_partials(path)
-        run = open_run(config, store, path, resume, user_encoding)
+        if _begun(path):
+            if not resume:
+                raise UserError(f"{path} already holds a run; continue it with `resume=True`, or choose another `out`")
+            run = Run.open(path)
+            check_same(run, config)
+        else:  # empty, or left by a training that was killed before it first saved
+            check_empty(path)
+            forget_training(path)
+            run = Run.create(path, config, store.tokenizer_json(), user_encoding)
+            files.write_bytes(path / LOG, b"")  # see `_finish`
         if extension is not None:
             run.keep_extensions(extension.files)
         if run.finished:
@@ -132,7 +141,7 @@ def train(
 
 
 def tidy(path: Path) -> None:
-    """Does what is left to do if a training was killed at its very end, after its final weights were written."""
+    """Finishes a training that was killed after writing its final weights."""
     if (path / STATE).exists() or _lacks_metrics(path) or next(path.rglob(".*.partial"), None) is not None:
         with files.locked(path):
             files.remove_partials(path)
@@ -140,7 +149,7 @@ def tidy(path: Path) -> None:
 
 
 def _finish(path: Path) -> None:
-    """What follows the final weights. Until then, a log without metrics marks results as those of other weights."""
+    """Writes metrics.parquet after the final weights: a log without it marks results as those of other weights."""
     if _lacks_metrics(path):
         results.write_frame(path / METRICS, pd.DataFrame(rows_in(path / LOG)))
     (path / STATE).unlink(missing_ok=True)
@@ -150,31 +159,16 @@ def _lacks_metrics(path: Path) -> bool:
     return (path / LOG).is_file() and not (path / METRICS).is_file()
 
 
-def open_run(config: TrainedConfig, store: Store, path: Path, resume: bool, user_encoding: Path | None) -> Run:
-    if not _begun(path):  # nothing there, or what was killed before it first saved
-        check_empty(path)
-        forget_training(path)
-        run = Run.create(path, config, store.tokenizer_json(), user_encoding)
-        # A log without metrics: what was evaluated here is of an earlier training.
-        files.write_bytes(path / LOG, b"")
-        return run
-    if not resume:
-        raise UserError(f"{path} already holds a run; continue it with `resume=True`, or choose another `out`")
-    run = Run.open(path)
-    check_same(run, config)
-    return run
-
-
 def check_empty(path: Path) -> None:
-    """Raises UserError if a folder holds other things than a run: a token store would be damaged, other runs hidden."""
-    before = {TOKENIZER, USER_ENCODING}  # what a run has before its configuration
+    """Raises UserError if a folder holds anything but a run, such as a token store or other runs."""
+    before = {TOKENIZER, USER_ENCODING}  # written before the configuration
     others = sorted(one.name for one in path.iterdir() if one.name[0] != "." and one.name not in before)
     if others and not (path / CONFIG).exists():
         raise UserError(f"{path} is no run, and holds other files ({listed(others)}): choose a new folder as `out`")
 
 
 def check_place(path: Path) -> None:
-    """Raises UserError if a folder lies in another run, where no run is looked for."""
+    """Raises UserError if a folder lies in another run, where it would not be found."""
     for above in path.resolve().parents:
         if (above / CONFIG).is_file() and not is_of_another_kind(above):
             raise UserError(f"{path} lies in the run {above}, where no other run is looked for: choose another `out`")
@@ -184,7 +178,7 @@ def _begun(path: Path) -> bool:
     return any((path / name).is_file() for name in (STATE, WEIGHTS))
 
 
-class NotFinite(RuntimeError):  # noqa: N818 (what the loss is)
+class NotFinite(RuntimeError):  # noqa: N818 (describes the loss)
     """A loss, or its gradient's norm, is infinite or not a number."""
 
 
@@ -219,8 +213,8 @@ class Training:
         self.optimizer = self.learner.optimizer
         self._untold = self.tokens
         self._saved_at = time.monotonic()
-        self.requests: Sequence[int] = []  # of the user, to stop
-        self._agreed = (False, False)  # `_wishes` of all processes together, as of the last step
+        self.requests: Sequence[int] = []  # signals to stop
+        self._agreed = (False, False)  # whether any process had either of `_wishes` in the last step
 
     @property
     def tokens(self) -> int:
@@ -233,7 +227,7 @@ class Training:
         return self.tokens // every > (self.tokens - per_step) // every
 
     def _learner(self, fsdp: bool) -> Learner:
-        """For one process, or for several that share each batch, and with FSDP the model too."""
+        """The learner for one process, or for several that share each batch and, with FSDP, the model."""
         parts = (self.model, self.optimizer, self.plan, self.training, self._tell)
         if self.ranks.world_size == 1:
             return Learner(*parts)
@@ -268,7 +262,7 @@ class Training:
             _finish(self.run.path)
 
     def _follow(self, row: dict[str, Any], save_every: int | None, keep_every: int | None) -> None:
-        """Logs, validates and saves what is due after a step. Raises Interrupted, once saved, if the user stops it."""
+        """Logs a step; validates, saves or stops if due. Raises Interrupted, once saved, if the user stops it."""
         self._tell_row(row)
         if self.step in {math.ceil(self.training.steps * n / VALIDATIONS) for n in range(1, VALIDATIONS + 1)}:
             self._tell_row(self._validate())
@@ -285,7 +279,7 @@ class Training:
                 )
 
     def _step(self) -> dict[str, Any]:
-        """Takes a step, and returns its row. Raises NotFinite."""
+        """Takes a step, and returns its row. Raises NotFinite if the loss or the gradient is not."""
         began, load = time.perf_counter(), CpuTime.now()
         batch, weight = self.data.batch(self.step * self.training.batch_size, self.training.batch_size)
         self.learner.begin_step(self.step)
@@ -314,7 +308,7 @@ class Training:
         return row | ({"tokens_per_s": rate} if self.timed else {})
 
     def _tell(self, tokens: int) -> None:
-        """Reports more tokens to `progress`, at first with those of the steps before."""
+        """Reports tokens to `progress`, the first time including those of earlier steps."""
         self.progress("training", self._untold + tokens)
         self._untold = 0
 

@@ -14,14 +14,14 @@ from extrapolate.model.llama import Block
 from extrapolate.model.model import Model
 from extrapolate.runs.training_config import TrainingConfig
 
-# AdamW's learning rates, in multiples of `lr`. Embeddings start 25 times as large as Llama's, and move in larger steps.
+# AdamW's learning rates in multiples of `lr`. Embeddings start 25 times as large as Llama's, and take larger steps.
 # With Muon, `lr` is relative to fan-in; the head's rate is divided by the width, as in mu-transfer (arXiv 2203.03466).
 ADAMW_EMBEDDING = 10.0
 MUON_EMBEDDING, MUON_HEAD, MUON_VECTOR = 5.0, 64.0, 0.5
 MOMENTUM = 0.95
-# A polynomial a x + b x^3 + c x^5 for each step of the iteration, found as Polar Express does (arXiv 2505.16932): of
-# all such, these bring singular values in [0.01, 1] closest to 1. Each takes x / 1.02, so that rounding in bf16, which
-# may bring a value above 1, does no harm. Muon's authors take five steps of one polynomial; these three are as good.
+# A polynomial a x + b x^3 + c x^5 for each step, found as in Polar Express (arXiv 2505.16932): of all such polynomials,
+# these bring singular values in [0.01, 1] closest to 1. Each takes x / 1.02, so that values that bf16 rounds above 1 do
+# no harm. Muon's authors take five steps of one polynomial; these three steps are as good.
 COEFFICIENTS = tuple(
     (a / 1.02, b / 1.02**3, c / 1.02**5)
     for a, b, c in ((8.0934, -23.6204, 17.4462), (3.6366, -2.7219, 0.5365), (2.6613, -1.9772, 0.4526))
@@ -46,9 +46,9 @@ class Muon(torch.optim.AdamW):
     A matrix moves by lr (long / short)^0.5 times the orthogonal matrix nearest to its momentum, where long and short
     are its sides. Its entries then move by lr short^-0.5 (RMS), so that one learning rate suits every width.
 
-    Group keys: `parts`, the numbers of rows of the matrices that a tensor holds, such as queries, keys and values. Each
-    is orthogonalised separately; torch.optim.Muon would treat them as one. `bf16`: compute the products in bfloat16
-    (default in training: where the run does).
+    Group keys: `parts`, the row counts of the matrices that a tensor holds, such as queries, keys and values, which are
+    orthogonalised separately (torch.optim.Muon would treat them as one); `bf16`, whether to compute the products in
+    bfloat16.
     """
 
     @torch.no_grad()
@@ -57,7 +57,7 @@ class Muon(torch.optim.AdamW):
             if parts := group.get("parts"):
                 for parameter in group["params"]:
                     self._move(parameter, group, parts)
-        super().step(closure)  # which leaves alone what has no gradient any more
+        super().step(closure)  # skips the parameters moved above, which have no gradient any more
 
     def _move(self, parameter: Tensor, group: dict[str, Any], parts: tuple[int, ...]) -> None:
         if parameter.grad is None:
@@ -65,7 +65,7 @@ class Muon(torch.optim.AdamW):
         state = self.state[parameter]
         if not state:
             state["step"], state["momentum"] = torch.zeros(()), torch.zeros_like(parameter)
-        state["step"] += 1  # AdamW reads it of every state that is loaded
+        state["step"] += 1  # AdamW expects it in every state that it loads
         momentum = state["momentum"].lerp_(parameter.grad, 1 - MOMENTUM)
         wanted = parameter.grad.lerp(momentum, MOMENTUM)
         whole: Tensor = wanted.full_tensor() if hasattr(wanted, "full_tensor") else wanted  # FSDP may have sharded it
@@ -82,9 +82,9 @@ class Muon(torch.optim.AdamW):
 
 
 def orthogonal(matrix_RC: Tensor, dtype: torch.dtype) -> Tensor:
-    """About the nearest matrix whose singular values are 1.
+    """Approximates the nearest matrix whose singular values are all 1.
 
-    They come to lie between 0.69 and 1.27, if none is below 0.01 of the Frobenius norm; smaller ones grow 72-fold.
+    The result's lie between 0.69 and 1.27 if none is below 0.01 of the Frobenius norm; smaller ones grow 72-fold.
     """
     x = matrix_RC.to(dtype)
     x = x.mT if x.shape[0] > x.shape[1] else x
@@ -96,10 +96,9 @@ def orthogonal(matrix_RC: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def optimizer_of(model: Model, training: TrainingConfig) -> torch.optim.AdamW:
-    """The optimiser of `training.optimizer`: `muon` is Muon for the blocks' matrices and AdamW for the rest, `adamw`
-    AdamW for all.
+    """The optimiser: with `muon`, Muon for the blocks' matrices and AdamW for the rest; with `adamw`, AdamW for all.
 
-    Each group has its share of the learning rate, `rate`. Weight decay is on the blocks' matrices alone: not on norms,
+    A group's learning rate is its `rate` times `lr`. Weight decay only applies to the blocks' matrices: not to norms,
     embeddings or an encoding's parameters.
     """
     muon = training.optimizer == "muon"
@@ -127,7 +126,7 @@ def optimizer_of(model: Model, training: TrainingConfig) -> torch.optim.AdamW:
 
 
 def _matrices(block: Block) -> list[tuple[tuple[int, ...], Tensor]]:
-    """A block's matrices, each with the rows of those that it is made of."""
+    """A block's matrices, each with the row counts of its parts."""
     queries, keys = block.attention.sizes
     up, feed_forward = block.feed_forward.down.in_features, block.feed_forward
     return [

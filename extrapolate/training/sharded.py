@@ -1,4 +1,4 @@
-"""Sharding: several processes, each with a part of the model."""
+"""Sharded training: several processes, each with a part of the model."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, get_optimizer_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -21,14 +21,14 @@ from extrapolate.runs.training_config import TrainingConfig
 from extrapolate.training.data_parallel import DataParallel, LossOf
 from extrapolate.training.optimizer import optimizer_of
 
-_WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)  # the first process has them, the others nothing
+_WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)  # gathers in the first process only
 
 
 class Sharded(DataParallel):
-    """Each process holds a part of every matrix, of its gradient and its moments (FSDP2, `fully_shard`).
+    """Each process holds a part of every matrix, its gradient and its moments (FSDP2, `fully_shard`).
 
-    Blocks are put together for the time that they compute. The encodings' own parameters, which are few and which
-    layers may share, are whole in every process.
+    Blocks are gathered while they compute. The encodings' own parameters, which are few and may be shared by layers,
+    are whole in every process.
     """
 
     def __init__(
@@ -41,12 +41,12 @@ class Sharded(DataParallel):
         ranks: Ranks,
         fresh: Callable[[], Model],
     ) -> None:
-        """`fresh` makes a model like this one, whole."""
+        """fresh: makes an unsharded model like this one."""
         self.fresh = fresh
         super().__init__(model, optimizer, plan, training, tell, ranks)
 
     def wrap(self) -> None:
-        """Shards the model, and makes an optimiser of its parts."""
+        """Shards the model, and makes an optimiser for its parts."""
         encodings = [module for module in self.model.modules() if isinstance(module, Encoding)]
         kept = {id(parameter): parameter for module in encodings for parameter in module.parameters()}
         before = {id(parameter): name for name, parameter in self.model.named_parameters()}
@@ -60,7 +60,7 @@ class Sharded(DataParallel):
         self.optimizer = self._optimizer_of_parts(before)
 
     def gradients(self, batch: Tensor, weight: Tensor | None = None) -> float:
-        """Adds the gradients of the batch's mean loss, and returns this process's part of that loss."""
+        """As `DataParallel.gradients`, and averages those of the encodings' own parameters."""
         part = super().gradients(batch, weight)
         grads = [parameter.grad for parameter in self.kept if parameter.grad is not None]
         if grads:
@@ -72,12 +72,11 @@ class Sharded(DataParallel):
         return part
 
     def exchange(self, last: bool) -> AbstractContextManager[None]:
-        """Gradients are shared at the end of the batch, once."""
         self.shards.set_requires_gradient_sync(last)
         return super(DataParallel, self).exchange(last)
 
     def clip(self) -> Tensor:
-        """Scales the gradients down to the norm that the configuration allows, and returns the norm they had."""
+        """As `Learner.clip`, with one norm over sharded and whole parameters."""
         parameters = list(self.model.parameters())
         kinds = [[p for p in parameters if isinstance(p, DTensor) is sharded] for sharded in (True, False)]
         norms = []
@@ -90,11 +89,11 @@ class Sharded(DataParallel):
         return total
 
     def whole_model(self) -> Model:
-        """The model as one process has it, put together in every process."""
+        """The unsharded model, gathered in every process."""
         return self._model_of(get_model_state_dict(self.model, options=StateDictOptions(full_state_dict=True)))
 
     def whole(self) -> tuple[Model, torch.optim.AdamW]:
-        """The model and its optimiser as one process has them, put together in the first process."""
+        """The unsharded model and its optimiser, gathered in the first process."""
         weights = get_model_state_dict(self.model, options=_WHOLE)
         moments: dict[str, Any] = get_optimizer_state_dict(self.model, self.optimizer, options=_WHOLE)
         if not self.ranks.first:
@@ -113,7 +112,7 @@ class Sharded(DataParallel):
         return model.to(self.training.device)
 
     def _optimizer_of_parts(self, before: dict[int, str]) -> torch.optim.AdamW:
-        """The optimiser of the whole model, with its moments, for the parts; `before` are its parameters' names."""
+        """The optimiser, with its moments, for the parts of the model. before: the whole parameters' names."""
         now = dict(self.model.named_parameters())
         groups: list[dict[str, Any]] = []
         for group in self.optimizer.param_groups:
@@ -124,12 +123,11 @@ class Sharded(DataParallel):
         optimizer = type(self.optimizer)(groups, fused=True)
         for old, moments in self.optimizer.state.items():
             parameter = now[before[id(old)]]
-            optimizer.state[parameter] = {name: _as(parameter, value) for name, value in moments.items()}
+            optimizer.state[parameter] = dict(moments)
+            if isinstance(parameter, DTensor):
+                optimizer.state[parameter] |= {
+                    name: distribute_tensor(moment, parameter.device_mesh, parameter.placements)
+                    for name, moment in moments.items()
+                    if moment.shape == parameter.shape  # not the number of steps
+                }
         return optimizer
-
-
-def _as(parameter: nn.Parameter, moment: Tensor) -> Tensor:
-    """A moment in parts, as its parameter is; steps are counted whole."""
-    if not isinstance(parameter, DTensor) or moment.shape != parameter.shape:
-        return moment
-    return distribute_tensor(moment, parameter.device_mesh, parameter.placements)

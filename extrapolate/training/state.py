@@ -1,11 +1,10 @@
-"""What a stopped training continues from: the weights, the optimiser's moments, the random generators, the log so far.
+"""The state that a stopped training resumes from: weights, the optimiser's moments, random generators, the log so far.
 
-It is one file of tensors and JSON: reading it runs nothing.
+It is one file of tensors and JSON; reading it runs no code.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,7 +20,7 @@ CPU_GENERATOR, CUDA_GENERATOR = "generator.cpu", "generator.cuda"
 
 @dataclass(frozen=True)
 class ResumePoint:
-    """How far a training came: its step, and the length, bytes, and SHA-256 of its log until then."""
+    """How far a training has come: its step, and the length, bytes, and SHA-256 of its log."""
 
     step: int
     log_bytes: int
@@ -29,7 +28,7 @@ class ResumePoint:
 
 
 def save(path: Path, model: Model, optimizer: torch.optim.AdamW, progress: ResumePoint, config_sha256: str) -> None:
-    """Writes the state of a training of the configuration with that hash, atomically."""
+    """Atomically writes the state of a training whose configuration has that hash."""
     found = {f"{MODEL}{name}": tensor for name, tensor in unique_weights(model).items()}
     for index, moments in optimizer.state_dict()["state"].items():
         found |= {f"{MOMENTS}{index}.{name}": tensor for name, tensor in moments.items()}
@@ -40,7 +39,7 @@ def save(path: Path, model: Model, optimizer: torch.optim.AdamW, progress: Resum
 
 
 def restore(path: Path, model: Model, optimizer: torch.optim.AdamW, config_sha256: str) -> ResumePoint:
-    """Puts a saved state into a fresh model, its optimizer and the random generators, and says how far it came.
+    """Loads a saved state into a fresh model, its optimiser and the random generators.
 
     Raises UserError if the file is damaged, or belongs to another configuration.
     """
@@ -50,22 +49,18 @@ def restore(path: Path, model: Model, optimizer: torch.optim.AdamW, config_sha25
     found = tensors.read(path)
     load_weights(model, _under(MODEL, found), str(path))
     try:
-        _load_moments(optimizer, _under(MOMENTS, found))
+        moments: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in _under(MOMENTS, found).items():
+            index, _, moment = name.partition(".")
+            moments.setdefault(int(index), {})[moment] = tensor
+        # Groups, with their rates and decays, stay those of the configuration.
+        optimizer.load_state_dict(optimizer.state_dict() | {"state": moments})
         torch.set_rng_state(found[CPU_GENERATOR])
         if CUDA_GENERATOR in found:
             torch.cuda.set_rng_state(found[CUDA_GENERATOR])
         return ResumePoint(int(record["step"]), int(record["log_bytes"]), str(record["log_sha256"]))
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise UserError(f"{path} is damaged: {error!r}; delete {path.parent} and train again") from error
-
-
-def _load_moments(optimizer: torch.optim.AdamW, found: dict[str, Tensor]) -> None:
-    """The groups, with their rates and decays, stay those of the configuration."""
-    values: dict[int, dict[str, Any]] = {}
-    for name, tensor in found.items():
-        index, _, moment = name.partition(".")
-        values.setdefault(int(index), {})[moment] = tensor
-    optimizer.load_state_dict(optimizer.state_dict() | {"state": values})
 
 
 def _under(prefix: str, found: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -238,7 +238,7 @@ def test_settings_share_the_model_the_control_and_equal_plans(store: Store, run_
     assert len(rows) == 2 * (1 + len(extensions))
     assert len(loaded) == 1
     # Plain at both lengths with the control; each extension at 4x.
-    assert computed == [{L, 4 * L, CONTROL}] + [{4 * L}] * len(extensions)
+    assert computed == [{(L, L), (4 * L, 4 * L), CONTROL}] + [{(4 * L, 4 * L)}] * len(extensions)
 
 
 class TestMaxTargets:

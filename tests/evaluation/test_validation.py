@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from extrapolate.encodings.plan import PLAIN
-from extrapolate.evaluation import validation
-from extrapolate.evaluation.losses import BATCH_TOKENS
+from extrapolate.evaluation import losses as scoring
+from extrapolate.evaluation.losses import BATCH_TOKENS, validation_windows
 from extrapolate.evaluation.protocols.base import Windows
-from extrapolate.evaluation.validation import validation_windows
 
 
 def test_validation_windows_need_one_token_more_than_they_read() -> None:
@@ -38,15 +37,15 @@ def test_the_validation_loss_is_the_mean_over_targets_under_the_plan_and_precisi
         progress(len(group.start_W))
         return np.full((len(group.start_W), group.scored), 1.0 + len(asked), np.float32)
 
-    monkeypatch.setattr(validation, "target_losses", losses)
+    monkeypatch.setattr(scoring, "target_losses", losses)
     groups = (
         Windows(np.array([0, 0]), np.array([0, 8]), 8, 8),
         Windows(np.array([1]), np.array([0]), 8, 4),
     )
     told: list[int] = []
-    found = validation.validation_loss("model", "split", groups, PLAIN, "bf16", batch_tokens=64, progress=told.append)
+    found = scoring.validation_loss("model", "split", groups, PLAIN, "bf16", batch_tokens=64, progress=told.append)
     assert found == pytest.approx((16 * 2.0 + 4 * 3.0) / 20)
     assert [call[:2] + call[3:] for call in asked] == [("model", "split", PLAIN, "bf16", 64)] * 2
     assert told == [2, 1]
-    validation.validation_loss("model", "split", groups)
+    scoring.validation_loss("model", "split", groups)
     assert asked[-1][3:] == (PLAIN, "fp32", BATCH_TOKENS)

@@ -47,7 +47,9 @@ def model(name: str, **sizes: int | bool) -> Model:
 
 
 def wanted_of(protocol: str, split: Split, lengths: list[int]) -> dict[int, tuple]:
-    return protocols[protocol]().layout(split.lengths, L, lengths, 256).by_key()
+    """Windows by evaluation length, and the control's."""
+    layout = protocols[protocol]().layout(split.lengths, L, lengths, 256)
+    return layout.rows | {CONTROL: layout.control}
 
 
 def measured(made: Model, split: Split, wanted: dict, share: bool) -> dict[int, Measured]:

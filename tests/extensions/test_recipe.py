@@ -89,7 +89,7 @@ def test_what_applies(encoding: str, make_model: Callable[..., Model]) -> None:
         made = recipe.parse(name)
         if name in expected:
             recipe.check_applies(made, model)
-            assert recipe.reason_against(name, model) is None
+            assert recipe.reason_against(recipe.extensions[name](), model) is None
             continue
         with pytest.raises(ValueError, match=f"^{name} means nothing for ") as caught:
             recipe.check_applies(made, model)

@@ -13,7 +13,7 @@ import torch
 
 from extrapolate.data.store import Store
 from extrapolate.encodings.plan import PLAIN, Plan
-from extrapolate.evaluation.validation import validation_loss, validation_windows
+from extrapolate.evaluation.losses import validation_loss, validation_windows
 from extrapolate.machine.cpu_time import CpuTime
 from extrapolate.machine.distributed import Ranks
 from extrapolate.model.model import Model

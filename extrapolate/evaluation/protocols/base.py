@@ -52,18 +52,8 @@ class Windows:
 
 
 CONTROL: Final = "control"
-# Names some windows: those of an evaluation length in tokens, those of one length within it, or the control's.
-Key = int | tuple[int, int] | Literal["control"]
-
-
-def row_of(key: int | tuple[int, int]) -> int:
-    """The evaluation length that a key belongs to."""
-    return key if isinstance(key, int) else key[0]
-
-
-def plan_length(key: int | tuple[int, int]) -> int:
-    """The length that sets the plan of a key's windows."""
-    return key if isinstance(key, int) else key[1]
+# Names some windows: those of an evaluation length with the plan of a length, both in tokens, or the control's.
+Key = tuple[int, int] | Literal["control"]
 
 
 @dataclass(frozen=True)
@@ -78,24 +68,22 @@ class Layout:
     control: tuple[Windows, ...]
     by_own_length: bool = False
 
-    def keys_of(self, row: int) -> list[int | tuple[int, int]]:
+    def keys_of(self, row: int) -> list[tuple[int, int]]:
         """The keys of an evaluation length: several if its windows have several plans."""
-        if not self.by_own_length:
-            return [row]
-        return [(row, length) for length in sorted({group.length for group in self.rows[row]})]
+        lengths = {group.length for group in self.rows[row]} if self.by_own_length else {row}
+        return [(row, length) for length in sorted(lengths)]
 
     def by_key(self) -> dict[Key, tuple[Windows, ...]]:
         """The windows of every key, the control's under CONTROL."""
         found: dict[Key, tuple[Windows, ...]] = {}
         for row, groups in self.rows.items():
             for key in self.keys_of(row):
-                own = isinstance(key, tuple)
-                found[key] = tuple(g for g in groups if g.length == plan_length(key)) if own else groups
+                found[key] = tuple(g for g in groups if g.length == key[1]) if self.by_own_length else groups
         return found | {CONTROL: self.control}
 
     def plan_lengths(self) -> list[int]:
         """The lengths whose plans are needed, in ascending order."""
-        return sorted({plan_length(key) for row in self.rows for key in self.keys_of(row)})
+        return sorted({length for row in self.rows for _, length in self.keys_of(row)})
 
     def beginning_with(self, token: int) -> "Layout":
         """The same windows and targets, with this token as the first input of every window."""

@@ -13,13 +13,13 @@ from extrapolate.evaluation.protocols.base import Layout, Protocol, Windows, pro
 class FixedTarget(Protocol):
     """Blocks of L/2 tokens are scored at the end of their windows; only the context before them grows with N.
 
-    The control is the plain 1x row: every target has between L/2 and L tokens of context. Where a document has the
-    room, its blocks lie as far apart as the two longest lengths differ: the window of the second longest is then the
-    beginning of the next block's longest, and need not be computed. It is refused where no document reaches the
+    The control is the plain 1x row: every target has between L/2 and L tokens of context. If a document has room, its
+    blocks lie as far apart as the two longest lengths differ: the window of the second longest length is then the
+    beginning of the next block's longest window, and is not computed again. It is refused if no document reaches the
     longest window, a length is below L/2, or the number of targets holds no block.
     """
 
-    drawn_tokens = 41  # two blocks of L/2 more
+    drawn_tokens = 41  # room for two more blocks of L/2
 
     def layout(self, document_lengths: np.ndarray, seq_len: int, lengths: Sequence[int], max_targets: int) -> Layout:
         block = max(1, seq_len // 2)

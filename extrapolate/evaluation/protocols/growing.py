@@ -1,4 +1,4 @@
-"""A text that grows, read anew with each piece."""
+"""A growing text, read again with each new piece."""
 
 import math
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ from extrapolate.evaluation.protocols.base import Layout, Protocol, Windows, pro
 class Growing(Protocol):
     """Windows grow to N tokens piece by piece, and each new piece is scored as a window of its own length reads it.
 
-    The windows and targets are those of `windows`, each read for its first S tokens, its first 2S and so on up to N,
-    and every time the last S targets are scored. An extension that depends on the length is applied as at that length,
-    as a user meets it whose text grows; under `windows` the plan of N scores the first tokens too. If nothing depends
-    on the length, both give the same losses at the same cost. S is L, or the greatest common divisor of L and all
-    lengths, unless asked otherwise (step). The control is that of `windows`. It is refused where `windows` is, or if
-    the step does not divide every length. After Jet-Long's growing_window.py.
+    The windows and targets are those of `windows`. Each window is read for its first S tokens, its first 2S and so on
+    up to N, and the last S targets are scored each time. Extensions that depend on the length use that length, as for a
+    user whose text grows; with `windows`, the plan of N applies to the first tokens too. If nothing depends on the
+    length, both give the same losses at the same cost. S (step) is the greatest common divisor of L and all lengths by
+    default. The control is that of `windows`. It is refused if `windows` is, or if the step does not divide every
+    length. After Jet-Long's growing_window.py.
     """
 
     step: int | None = None

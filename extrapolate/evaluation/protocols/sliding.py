@@ -7,20 +7,19 @@ from functools import partial
 
 import numpy as np
 
-from extrapolate.evaluation.protocols._moving import Moving
-from extrapolate.evaluation.protocols._spans import spans_of, strided
+from extrapolate.evaluation.protocols._spans import Moving, spans_of, strided
 from extrapolate.evaluation.protocols.base import Layout, protocols
 
 
 @protocols.register("sliding")
 @dataclass(frozen=True, kw_only=True)
 class Sliding(Moving):
-    """Windows of N tokens move on by a stride, and only what is new is scored, as a deployed model reads.
+    """Windows of N tokens move on by a stride, and only new targets are scored, as a deployed model reads.
 
-    The stride is L/2, unless asked otherwise. All targets but those of a span's first window have at least N - stride
-    tokens of context. The spans and the targets are those of `windows`. The control's windows of L move on by the
-    stride, or by L/2 where that is less. So at 1x a row is its own control, unless the stride is above L/2. It is
-    refused where no document, or the number of targets, holds a span, or a length is below the stride.
+    The stride is L/2 by default. All targets except those of a span's first window have at least N - stride tokens of
+    context. The spans and the targets are those of `windows`. The control's windows of L move on by the stride, but at
+    most by L/2; at 1x, a row is therefore its own control unless the stride is above L/2. It is refused if no document,
+    or the number of targets, holds a span, or if a length is below the stride.
     """
 
     @staticmethod

@@ -13,10 +13,10 @@ from extrapolate.evaluation.protocols.base import Layout, Protocol, protocols
 class DisjointWindows(Protocol):
     """Documents are cut into disjoint windows of N tokens, and every token is scored.
 
-    The ExPE paper's protocol (arXiv 2509.19569). Documents are cut into spans that every evaluation length divides (of
-    the longest, when each is a multiple of the one before), so that the same tokens are scored at every length. The
-    control's windows have L inputs and move on by L/2, only new targets scored: every target has at least L/2 tokens of
-    context, but those at the start of a span. It is refused where no document, or the number of targets, holds a span.
+    The ExPE paper's protocol (arXiv 2509.19569). Documents are cut into spans that every evaluation length divides (the
+    longest length, if each is a multiple of the one before), so that the same tokens are scored at every length. The
+    control's windows have L inputs, move on by L/2, and score only new targets: every target has at least L/2 tokens of
+    context, except those at the start of a span. It is refused if no document, or the number of targets, holds a span.
     """
 
     max_targets = 131_072

@@ -8,8 +8,7 @@ from functools import partial
 import numpy as np
 
 from extrapolate.errors import UserError
-from extrapolate.evaluation.protocols._moving import Moving
-from extrapolate.evaluation.protocols._spans import check_reached, spread
+from extrapolate.evaluation.protocols._spans import Moving, check_reached, spread
 from extrapolate.evaluation.protocols.base import Layout, Windows, protocols
 
 USUAL_STRIDE = 256  # tokens, in the script
@@ -20,14 +19,13 @@ USUAL_STRIDE = 256  # tokens, in the script
 class Yarn(Moving):
     """Windows move along whole documents, as in YaRN's script: its figure is the mean of the windows' means.
 
-    The script is eval/perplexity.py of github.com/jquesnelle/yarn (arXiv 2309.00071). A window has N tokens, of which
-    the last is only predicted, so N - 1 inputs; at a document's end it has fewer. Windows move on by 256 tokens, or by
-    L/2 where that is less, unless asked otherwise, and only what is new is scored. `window_perplexity` is the script's
-    figure. `loss` counts every token alike. The script puts a token before every window where the tokenizer has one for
-    that: ask for `bos`. Documents are read whole where the number of targets allows it, else from their beginnings, all
-    equally far. The control reads them by windows of L, which move on by the stride, or by L/2 where that is less. It
-    is refused where no document, or the number of targets, holds a window of the longest length, or the stride is not
-    below all lengths.
+    The script is eval/perplexity.py of github.com/jquesnelle/yarn (arXiv 2309.00071). A window has N tokens including
+    the last target, so N - 1 inputs; at the end of a document it has fewer. By default, windows move on by 256 tokens
+    or L/2, whichever is less, and only new targets are scored. `window_perplexity` is the script's figure; `loss`
+    weights every token equally. The script puts a token before every window if the tokenizer has one for that: use
+    `bos`. Documents are read whole if the number of targets allows it, otherwise equally far from their beginnings. The
+    control's windows of L move on by the stride, but at most by L/2. It is refused if no document, or the number of
+    targets, holds a window of the longest length, or if the stride is not below all lengths.
     """
 
     max_targets = 32_768
