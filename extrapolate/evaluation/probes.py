@@ -78,10 +78,6 @@ class Sequences:
         digest = hashlib.sha256(f"{store.corpus_hash} {split.name} {probe.text}\n".encode() + content)
         return cls(tokens_WN, answers_A, digest.hexdigest()[:16], probe.candidates(tokens_WN, vocabulary))
 
-    def choices(self) -> np.ndarray:
-        """The number of candidates of each window, [W]."""
-        return np.asarray((self.candidates_WC >= 0).sum(axis=1))
-
 
 @dataclass(frozen=True)
 class Answers:
@@ -268,7 +264,8 @@ class _ProbeEvaluation:
                 if plan is not None and model.defined_at(length, plan):
                     measured = self.scores(length, depth, plan, advance, what)
                 reason = reason_of(measured, model, length, plan)
-                rows.append(_row(setting | {"reason": reason}, self.probe, measured, control, sequences.choices()))
+                choices_W = (sequences.candidates_WC >= 0).sum(axis=1)
+                rows.append(_row(setting | {"reason": reason}, self.probe, measured, control, choices_W))
         return rows
 
     def sequences(self, length: int, depth: float, advance: Callable[[int], None]) -> tuple[Sequences, Answers]:

@@ -207,7 +207,11 @@ class Training:
         self.optimizer = optimizer_of(self.model, self.training)
         self.step = 0
         self.log = Log(run.path / LOG)
-        self._restore()
+        if (run.path / STATE).exists():
+            saved = state.restore(run.path / STATE, self.model, self.optimizer, run.config_sha256)
+            self.step = saved.step
+            if ranks.first:
+                self.log.continue_at(saved.log_bytes, saved.log_sha256)
         self.model.constrain()
         self.learner = self._learner(fsdp)
         self.optimizer = self.learner.optimizer
@@ -345,11 +349,3 @@ class Training:
         model, _ = self.learner.whole()
         if self.ranks.first:
             self.run.save_weights(model, self.step, self.tokens, final=final)
-
-    def _restore(self) -> None:
-        if not (self.run.path / STATE).exists():
-            return
-        saved = state.restore(self.run.path / STATE, self.model, self.optimizer, self.run.config_sha256)
-        self.step = saved.step
-        if self.ranks.first:
-            self.log.continue_at(saved.log_bytes, saved.log_sha256)

@@ -1,7 +1,9 @@
 """A model that sees the future is not evaluated."""
 
+from collections.abc import Callable
 from functools import partialmethod
 from pathlib import Path
+from textwrap import dedent, indent
 
 import pytest
 import torch
@@ -14,57 +16,49 @@ from extrapolate.evaluation import causality
 from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.model.places import later
 from extrapolate.runs.resolve import TrainingRequest, resolve
+from extrapolate.runs.run import Run
 from extrapolate.training.loop import train
 
-MINE = """
+HEAD = """
+import torch
 from extrapolate.encodings.base import Encoding
+from extrapolate.encodings.rope import RoPE
 
-class Mine(Encoding):
+class Mine({base}):
     display = "Mine"
-
-    def embed(self, x, p):
-        return x + x.roll(-1, dims=1) if {case} else x
-"""
-KEEPS = """
-from extrapolate.encodings.base import Encoding
-
-class Mine(Encoding):
-    display = "Mine"
-    kept = {}
-
-    def embed(self, x, p):
-        if x.shape[1] <= 32:
-            return x
-        return x - self.kept.setdefault(x.shape[1], x.mean(dim=0, keepdim=True))
-"""
-EXTENDED = """
-from extrapolate.encodings.base import Encoding
-
-class Mine(Encoding):
-    display = "Mine"
-    leaks = False
-
-    def embed(self, x, p):
-        return x + x.roll(-1, dims=1) if self.leaks else x
-
-    def extended(self, plan):
-        return super().extended(plan).copy_with(leaks=plan.position_scale != 1.0)
 """
 SIZES = {"width": 32, "layers": 2, "heads": 2, "kv_heads": 2, "head_dim": 16, "ff_width": 48}
 BUDGET = {"seq_len": 16, "tokens": 512, "batch_tokens": 256, "precision": "fp32"}
 
 
-def test_a_model_that_sees_later_tokens_is_not_evaluated(
-    tmp_path: Path, word_store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One that does so everywhere, and one that does so beyond L alone, which training does not ask."""
+@pytest.fixture
+def trained(tmp_path: Path, word_store: Store) -> Callable[..., Run]:
+    """Trains a run in the folder `name`: with a class of the user's that has this body, or else with RoPE."""
+
+    def make(body: str | None = None, name: str = "run", base: str = "Encoding") -> Run:
+        file = tmp_path / "mine.py" if body else None
+        if file is not None:
+            file.write_text(HEAD.format(base=base) + indent(dedent(body), "    "))
+        config, _ = resolve(
+            TrainingRequest(pe=f"{file}:Mine" if file else "rope", model=SIZES, training=BUDGET), word_store
+        )
+        return train(config, word_store, tmp_path / name, user_encoding=file)
+
+    return make
+
+
+@pytest.fixture
+def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Training does not check causality."""
     for check in ("check_causality", "check_trained"):
         monkeypatch.setattr(f"extrapolate.training.loop.{check}", lambda *_: None)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_a_model_that_sees_later_tokens_is_not_evaluated(word_store: Store, trained: Callable[..., Run]) -> None:
+    """One that does so everywhere, and one that does so only beyond L, which training does not check."""
     for name, case in (("all", "True"), ("beyond", "x.shape[1] > 16")):
-        file = tmp_path / "mine.py"
-        file.write_text(MINE.format(case=case))
-        config, _ = resolve(TrainingRequest(pe=f"{file}:Mine", model=SIZES, training=BUDGET), word_store)
-        run = train(config, word_store, tmp_path / name, user_encoding=file)
+        run = trained(f"def embed(self, x, p): return x + x.roll(-1, dims=1) if {case} else x", name)
         length = 16 if name == "all" else 32
         for evaluate in (
             lambda run: xt.evaluate(run, data=word_store, factors=(1, 2), max_targets=64),
@@ -76,28 +70,13 @@ def test_a_model_that_sees_later_tokens_is_not_evaluated(
         assert not list(run.path.glob("eval*.parquet"))
 
 
-BLOCKS = """
-from extrapolate.encodings.base import Encoding
-
-class Mine(Encoding):
-    display = "Mine"
-
-    def embed(self, x, p):
-        return x + x.roll(-1, dims=1) if x.shape[1] in (15, 32) else x
-"""
-
-
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(("protocol", "length"), [("yarn:stride=4", 15), ("growing", 32)])
 def test_windows_of_other_lengths_than_the_evaluations_are_asked(
-    tmp_path: Path, word_store: Store, monkeypatch: pytest.MonkeyPatch, protocol: str, length: int
+    word_store: Store, trained: Callable[..., Run], protocol: str, length: int
 ) -> None:
     """`yarn` has N - 1 inputs and shorter ones at the end of documents, `growing` every multiple of its step."""
-    for check in ("check_causality", "check_trained"):
-        monkeypatch.setattr(f"extrapolate.training.loop.{check}", lambda *_: None)
-    file = tmp_path / "mine.py"
-    file.write_text(BLOCKS)
-    config, _ = resolve(TrainingRequest(pe=f"{file}:Mine", model=SIZES, training=BUDGET), word_store)
-    run = train(config, word_store, tmp_path / "run", user_encoding=file)
+    run = trained("def embed(self, x, p): return x + x.roll(-1, dims=1) if x.shape[1] in (15, 32) else x")
     asked = {"data": word_store, "factors": (1, 4), "max_targets": 512}
     xt.evaluate(run, protocols="windows", **asked)
     with pytest.raises(xt.UserError, match=f"embed lets token .* at {length} tokens"):
@@ -105,11 +84,10 @@ def test_windows_of_other_lengths_than_the_evaluations_are_asked(
 
 
 def test_each_length_is_asked_once_and_progress_says_so(
-    tmp_path: Path, word_store: Store, monkeypatch: pytest.MonkeyPatch
+    word_store: Store, trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Although losses and probes are evaluated one after another."""
-    config, _ = resolve(TrainingRequest(pe="rope", model=SIZES, training=BUDGET), word_store)
-    run = train(config, word_store, tmp_path / "run")
+    run = trained()
     asked, said = [], []
     monkeypatch.setattr(causality, "check_plan", lambda run, model, plan, tokens_BT, *_: asked.append(tokens_BT.shape))
     settings = EvaluationSettings.of(
@@ -129,38 +107,39 @@ def advancing(turns, said, jobs, work, *_) -> None:
         work(job, lambda what, inputs: said.append((what, inputs)))
 
 
-def test_what_keeps_tokens_beyond_the_training_length_alone_is_not_evaluated(tmp_path: Path, word_store: Store) -> None:
-    file = tmp_path / "mine.py"
-    file.write_text(KEEPS)
-    config, _ = resolve(TrainingRequest(pe=f"{file}:Mine", model=SIZES, training=BUDGET), word_store)
-    run = train(config, word_store, tmp_path / "run", user_encoding=file)
+def test_what_keeps_tokens_beyond_the_training_length_alone_is_not_evaluated(
+    word_store: Store, trained: Callable[..., Run]
+) -> None:
+    run = trained("""
+        kept = {}
+
+        def embed(self, x, p):
+            if x.shape[1] <= 32:
+                return x
+            return x - self.kept.setdefault(x.shape[1], x.mean(dim=0, keepdim=True))
+    """)
     with pytest.raises(
         xt.UserError, match=r"run: the encoding gives other numbers after other tokens, .* at 64 tokens"
     ):
         xt.evaluate(run, data=word_store, factors=(1, 4), max_targets=64)
 
 
-KEEPS_FREQUENCIES = """
-from extrapolate.encodings.rope import RoPE
-
-class Mine(RoPE):
-    display = "Mine"
-    kept = {}
-
-    def rotate(self, q, k, pos_T, pos_S, state=None):
-        scale = self.frequency_scale
-        if len(pos_S) > 32:
-            scale = self.kept.setdefault(len(pos_S), scale)
-        return RoPE.rotate(self.copy_with(frequency_scale=scale), q, k, pos_T, pos_S, state)
-"""
-
-
-def test_a_table_without_the_extension_is_not_taken_for_one_with_it(tmp_path: Path, word_store: Store) -> None:
+def test_a_table_without_the_extension_is_not_taken_for_one_with_it(
+    word_store: Store, trained: Callable[..., Run]
+) -> None:
     """As in a library's rotary embedding, which keeps cosines by the length of the window."""
-    file = tmp_path / "mine.py"
-    file.write_text(KEEPS_FREQUENCIES)
-    config, _ = resolve(TrainingRequest(pe=f"{file}:Mine", model=SIZES, training=BUDGET), word_store)
-    run = train(config, word_store, tmp_path / "run", user_encoding=file)
+    run = trained(
+        """
+        kept = {}
+
+        def rotate(self, q, k, pos_T, pos_S, state=None):
+            scale = self.frequency_scale
+            if len(pos_S) > 32:
+                scale = self.kept.setdefault(len(pos_S), scale)
+            return RoPE.rotate(self.copy_with(frequency_scale=scale), q, k, pos_T, pos_S, state)
+        """,
+        base="RoPE",
+    )
     xt.evaluate(run, data=word_store, factors=(1, 4), max_targets=64)
     with pytest.raises(
         xt.UserError, match=r"run: the encoding gives other numbers after other tokens, .* at 64 tokens"
@@ -183,10 +162,11 @@ class Mine(Extension):
 """
 
 
-def test_an_extension_whose_plan_is_another_each_time_is_not_applied(tmp_path: Path, word_store: Store) -> None:
+def test_an_extension_whose_plan_is_another_each_time_is_not_applied(
+    tmp_path: Path, word_store: Store, trained: Callable[..., Run]
+) -> None:
     (tmp_path / "mine.py").write_text(DRAWN)
-    config, _ = resolve(TrainingRequest(pe="rope", model=SIZES, training=BUDGET), word_store)
-    run = train(config, word_store, tmp_path / "run")
+    run = trained()
     with pytest.raises(xt.UserError, match=r"has another plan for .* when it is made again"):
         xt.evaluate(run, data=word_store, factors=(1, 2), extend=f"{tmp_path}/mine.py:Mine")
 
@@ -218,22 +198,27 @@ def test_multiples_of_the_training_length_are_among_the_places_of_a_long_window(
 
 @pytest.mark.parametrize("place", [31, 101, 158])
 def test_every_place_of_windows_beyond_the_training_length_is_asked(
-    tmp_path: Path, word_store: Store, place: int
+    word_store: Store, trained: Callable[..., Run], place: int
 ) -> None:
-    file = tmp_path / "mine.py"
-    case = f"(p == {place}.0)[:, None]"
-    file.write_text("import torch\n" + MINE.format(case="True").replace(
-        "x + x.roll(-1, dims=1)", f"torch.where({case}, x.roll(-1, 1), x)"
-    ))  # fmt: skip
-    config, _ = resolve(TrainingRequest(pe=f"{file}:Mine", model=SIZES, training=BUDGET), word_store)
-    run = train(config, word_store, tmp_path / "run", user_encoding=file)
+    run = trained(f"def embed(self, x, p): return torch.where((p == {place}.0)[:, None], x.roll(-1, 1), x)")
     with pytest.raises(xt.UserError, match=rf"run: embed lets token {place} .* at 160 tokens"):
         xt.evaluate(run, data=word_store, factors=(10,), max_targets=256)
 
 
+EXTENDED = """
+    leaks = False
+
+    def embed(self, x, p):
+        return x + x.roll(-1, dims=1) if self.leaks else x
+
+    def extended(self, plan):
+        return super().extended(plan).copy_with(leaks=plan.position_scale != 1.0)
+"""
+
+
 def test_an_extension_that_opens_the_future_is_not_trained_with(tmp_path: Path, word_store: Store) -> None:
     file = tmp_path / "mine.py"
-    file.write_text(EXTENDED)
+    file.write_text(HEAD.format(base="Encoding") + EXTENDED)
     own = xt.train(f"{file}:Mine", data=word_store, seq_len=16, tokens=512, batch_tokens=256, out=tmp_path / "own")
     with pytest.raises(xt.UserError, match=r"embed lets token [0-9]+ see tokens that come after it, at 32 tokens"):
         xt.train(start=own, extend="pi", seq_len=32, tokens=512, batch_tokens=256, out=tmp_path / "tuned")

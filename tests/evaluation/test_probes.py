@@ -26,11 +26,6 @@ L = 32
 
 
 @pytest.fixture
-def store(word_store: Store) -> Store:
-    return word_store
-
-
-@pytest.fixture
 def run_of(store: Store, random_run: Callable[..., Run]) -> Callable[..., Run]:
     """A run of an encoding on the words."""
     return lambda pe, **options: random_run(store, pe, L, **options)

@@ -34,11 +34,6 @@ FACTORS = tuple(length / L for length in LENGTHS)
 
 
 @pytest.fixture
-def store(word_store: Store) -> Store:
-    return word_store
-
-
-@pytest.fixture
 def tuned(store: Store, random_run: Callable[..., Run]) -> Callable[[str | None], Run]:
     """A run that was tuned with an extension of its own, or with none."""
     origin = OriginConfig(run="rope", weights_sha256="0", config_hash="0", label="RoPE", seq_len=L)
