@@ -1,7 +1,7 @@
-"""Processes of this program that do one kind of work, and end when this one does.
+"""Worker processes that exit with their parent.
 
-They are plain new processes, which import what their work needs and nothing else: never the module that the user
-started, so that no script needs a guard against being run again.
+They are plain new processes that import only what their work needs, never the module that the user started, so scripts
+need no `if __name__ == "__main__"` guard.
 """
 
 import contextlib
@@ -21,23 +21,23 @@ from typing import Any, Self
 
 from extrapolate.errors import UserError
 
-LOOK_SECONDS = 0.5  # how often a process looks whether the one that started it is there
+LOOK_SECONDS = 0.5  # how often a process checks that its parent is alive
 
 Serve = Callable[[Connection], None]
 
 
 class Child:
-    """A process that runs `serve(connection)`, a function of a module. It answers by `reply`.
+    """A process that runs `serve(connection)`, a module-level function that answers with `reply`.
 
-    what: its name in the message if it ends by itself; environment: variables that it has beside those of this process.
-    Ctrl-C in a terminal does not reach it: the process that started it ends it.
+    what: its name in the message if it dies; environment: variables to add to those of this process.
+    Ctrl-C in a terminal does not reach it: its parent ends it.
     """
 
     def __init__(self, serve: Serve, what: str, environment: Mapping[str, str] | None = None) -> None:
         self.what = what
         self.connection, theirs = Pipe()
         program = (
-            "import signal; signal.signal(signal.SIGINT, signal.SIG_DFL)\n"  # until there is work, it just ends
+            "import signal; signal.signal(signal.SIGINT, signal.SIG_DFL)\n"  # until there is work, just exit
             f"from {__name__} import end_with, run; end_with({os.getpid()})\n"
             f"from {serve.__module__} import {serve.__name__} as serve; run(serve, {theirs.fileno()})"
         )
@@ -57,7 +57,7 @@ class Child:
         self.end()
 
     def send(self, value: object) -> None:
-        """Sends one value. Raises what `receive` does if the process has ended."""
+        """Sends one value. Raises the same errors as `receive` if the process has ended."""
         try:
             self.connection.send(value)
         except (BrokenPipeError, ConnectionResetError):
@@ -69,43 +69,42 @@ class Child:
         try:
             fine, value = self.connection.recv()
         except (EOFError, ConnectionResetError):
-            raise RuntimeError(self._how_it_ended()) from None
+            code = self._process.wait()
+            how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+            memory = ": was there enough memory?" if code == -signal.SIGKILL else ""
+            raise RuntimeError(
+                f"{self.what} ended by itself ({how}){memory}; run the same command again to go on"
+            ) from None
         if not fine:
             raise value
         return value
 
     def interrupt(self) -> None:
-        """Does what Ctrl-C does: the work stops at the next place from which it can be resumed."""
+        """Does what Ctrl-C does: the work stops at the next point from which it can be resumed."""
         self._process.send_signal(signal.SIGINT)
 
     def wait(self) -> None:
-        """Returns when it has ended; what it still sends is dropped."""
+        """Waits until the process has ended, and drops what it still sends."""
         while self._process.poll() is None:
             with contextlib.suppress(EOFError, OSError):
                 if self.connection.poll(0.1):
                     self.connection.recv()
 
     def kill(self) -> None:
-        """Ends the process, whatever it does. What is to be sent and received fails from now on."""
+        """Kills the process. `send` and `receive` fail from now on."""
         self._process.kill()
 
     def end(self) -> None:
-        """Ends the process, and frees what this one holds of it."""
-        self._process.kill()
+        """Kills the process and frees its resources."""
+        self.kill()
         self._process.wait()
         self.connection.close()
 
-    def _how_it_ended(self) -> str:
-        code = self._process.wait()
-        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        memory = ": was there enough memory?" if code == -signal.SIGKILL else ""
-        return f"{self.what} ended by itself ({how}){memory}; run the same command again to go on"
-
 
 def end_with(parent: int) -> None:
-    """This process ends at once when the one that started it, with that id, has ended, also if that was killed.
+    """Makes this process exit when its parent, with this id, has ended or was killed.
 
-    Linux could send a signal, but at the end of the thread that started the process, and other systems cannot.
+    Linux can send a signal instead, but when the starting thread ends, and other systems cannot.
     """
 
     def watch() -> None:
@@ -117,12 +116,12 @@ def end_with(parent: int) -> None:
 
 
 def reply(connection: Connection, value: object) -> None:
-    """Sends an answer to who started this process."""
+    """Sends an answer to the parent process."""
     connection.send((True, value))
 
 
 def run(serve: Serve, descriptor: int) -> None:
-    """Does the work, in the new process. An exception is the last answer."""
+    """Does the work, in the new process. If it raises, the exception is the last answer."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with Connection(descriptor) as connection:
         try:
@@ -136,14 +135,14 @@ def run(serve: Serve, descriptor: int) -> None:
 
 
 def tokenizing(threads: int) -> dict[str, str]:
-    """The environment in which the tokenizers library uses this number of threads."""
+    """The environment variables that limit the tokenizers library to `threads`."""
     return {"RAYON_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": str(threads > 1).lower()}
 
 
 def worker() -> ProcessPoolExecutor:
-    """A new process that does one call after the other until the end of its `with`.
+    """A new process that runs one call at a time until the end of its `with` block.
 
-    Unlike a Child, it imports the module that was started.
+    Unlike a Child, it imports the main module.
     """
     spawn = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(1, mp_context=spawn, initializer=end_with, initargs=(os.getpid(),))

@@ -1,4 +1,4 @@
-"""How much other programs keep this process from computing."""
+"""How much CPU time other programs take from this process."""
 
 import os
 from dataclasses import dataclass
@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Self
 
 _THREADS, _MACHINE = Path("/proc/self/task"), Path("/proc/stat")
-_STEAL = 8  # the place in /proc/stat's first line, see proc(5)
+_STEAL = 8  # the column in /proc/stat's first line, see proc(5)
 
 
 @dataclass(frozen=True)
 class CpuTime:
-    """What the threads of this process have had so far, seconds: of running, of waiting for a core, and what other
-    virtual machines took from the cores of this one, if it is one."""
+    """Seconds that this process's threads have run, waited for a core, and lost to other virtual machines (steal)."""
 
     run: float
     waited: float
@@ -20,7 +19,7 @@ class CpuTime:
 
     @classmethod
     def now(cls) -> Self | None:
-        """None if the system does not tell."""
+        """The totals so far; None if the system does not report them."""
         try:
             times = [path.read_text().split() for path in _THREADS.glob("*/schedstat")]
             stolen = int(_MACHINE.read_text().split(maxsplit=_STEAL + 1)[_STEAL]) / os.sysconf("SC_CLK_TCK")
@@ -38,6 +37,6 @@ class CpuTime:
 
     @property
     def taken(self) -> float:
-        """The share of the time in which it wanted to compute that others had, 0 to 1."""
+        """The share of the time it wanted to run that went to others, 0 to 1."""
         wanted = self.run + self.waited + self.stolen
         return (self.waited + self.stolen) / wanted if wanted else 0.0

@@ -1,4 +1,4 @@
-"""What this machine can do."""
+"""The devices of this machine and what they can do."""
 
 import shutil
 
@@ -9,7 +9,7 @@ from extrapolate.errors import UserError
 
 
 def device_of(wanted: str) -> str:
-    """`auto` as what this machine has. Raises UserError if torch knows no such device, or there is no CUDA."""
+    """The device, with `auto` resolved. Raises UserError if torch knows no such device, or there is no CUDA."""
     if wanted == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if wanted == "cuda" and not torch.cuda.is_available():
@@ -33,6 +33,6 @@ def can_compile(device: str) -> bool:
 
 
 def to_device(batch: Tensor, device: torch.device | str) -> Tensor:
-    """A batch that was made on the CPU, on a device. Towards CUDA it goes through pinned memory, and nothing waits."""
+    """Copies a CPU batch to a device. Copies to CUDA go through pinned memory and do not block."""
     device = torch.device(device)
     return (batch.pin_memory() if device.type == "cuda" else batch).to(device, non_blocking=True)

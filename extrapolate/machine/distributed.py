@@ -1,7 +1,7 @@
-"""Processes that do one piece of work together, as torchrun starts them: each is a rank.
+"""Processes that torchrun starts to work together, the ranks.
 
-torchrun says in the environment which rank a process is, and where the others are. A process that
-is alone imports nothing of torch.distributed, and torch only when it is needed: the command line imports this module.
+torchrun's environment variables say which rank a process is and where the others are. A process that runs alone never
+imports torch.distributed, and torch only when it is needed, because the command line imports this module.
 """
 
 import atexit
@@ -22,32 +22,32 @@ _ENVIRONMENT = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _ENDED = "extrapolate: how it ended was said"
 _LOST = ("gloo", "Connection closed by peer", "Connection reset by peer", "NCCL")
 
-_store: Any = None  # where processes tell each other things while no other process need answer
+_store: Any = None  # a key-value store that processes share without waiting for one another
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """The processes that work together: how many they are, and which one this is, from 0."""
+    """The number of processes that work together, and which of them this is, from 0."""
 
     rank: int = 0
     world_size: int = 1
 
     @property
     def first(self) -> bool:
-        """Whether this process writes files, and shows progress."""
+        """Whether this process writes files and shows progress."""
         return self.rank == 0
 
     def wait(self) -> None:
-        """Returns when all processes have come here."""
+        """Waits until all processes have called it."""
         if self.world_size > 1:
             import torch.distributed as dist
 
-            dist.barrier(group=_control())
+            dist.barrier()
 
     def from_first(self, make: Callable[[], T]) -> T:
-        """What the first process makes, when all have come here; it must be such that it can be pickled.
+        """Waits for all processes, calls `make` in the first one, and returns its picklable result in all.
 
-        An error of the first process is raised in all.
+        An error in the first process is raised in all.
         """
         if self.world_size == 1:
             return make()
@@ -59,31 +59,32 @@ class Ranks:
             try:
                 made[0] = make()
             except Exception as error:
-                dist.broadcast_object_list([None, _plain(error)], group=_control())
+                plain = error if type(error) is UserError else RuntimeError(str(error))  # others can unpickle it
+                dist.broadcast_object_list([None, plain])
                 raise
-        dist.broadcast_object_list(made, group=_control())
+        dist.broadcast_object_list(made)
         if made[1] is not None:
             raise made[1]
         return made[0]
 
     def in_turn(self, make: Callable[[], T]) -> T:
-        """What each process makes: the first one first, then the others, who find what it has written."""
+        """Calls `make` in the first process, then in the others, which find what the first has written."""
         made: list[T] = []
         self.from_first(lambda: made.append(make()))
         return made[0] if self.first else make()
 
     def in_first(self, made: Callable[[], AbstractContextManager[None]]) -> AbstractContextManager[None]:
-        """A context for the first process, and nothing for the others."""
+        """The context in the first process, a null context in the others."""
         return made() if self.first else contextlib.nullcontext()
 
     def shares(self, count: int, size: int) -> list[tuple[int, int]]:
-        """The ranges of `count` pieces that this process does: batches of `size`, dealt out in turn; all, if alone."""
+        """The ranges of `count` items for this process: batches of `size` dealt out in turn, or all if it is alone."""
         if self.world_size == 1:
             return [(0, count)]
         return [(first, min(first + size, count)) for first in range(self.rank * size, count, self.world_size * size)]
 
     def sums(self, *values: float) -> tuple[float, ...]:
-        """Each value, added up over the processes: one message for all of them."""
+        """Each value summed over the processes, in one message."""
         if self.world_size == 1:
             return values
         import numpy as np
@@ -91,14 +92,14 @@ class Ranks:
         return tuple(self.add_up(np.array(values, np.float64)).tolist())
 
     def add_up(self, values: "np.ndarray") -> "np.ndarray":
-        """Arrays of one shape, added up over the processes."""
+        """The sum over the processes of an array of the same shape in each."""
         if self.world_size == 1:
             return values
         import torch
         import torch.distributed as dist
 
         added = torch.from_numpy(values.copy())
-        dist.all_reduce(added, group=_control())
+        dist.all_reduce(added)
         return added.numpy()
 
 
@@ -107,23 +108,21 @@ _working: Ranks = ALONE
 
 
 def world_size() -> int:
-    """How many processes were started together."""
-    if not all(name in os.environ for name in _ENVIRONMENT):
-        return 1
-    return int(os.environ["WORLD_SIZE"])
+    """The number of processes that were started together."""
+    return int(os.environ["WORLD_SIZE"]) if all(name in os.environ for name in _ENVIRONMENT) else 1
 
 
 def is_first() -> bool:
-    """Whether this process is the first of those that were started together, or alone."""
+    """Whether this process is the first of those that were started together, or runs alone."""
     return world_size() == 1 or os.environ["RANK"] == "0"
 
 
 @contextlib.contextmanager
 def joined(what_next: str) -> Iterator[Ranks]:
-    """The processes that were started together, which from here on can hear each other; or this one alone.
+    """Connects the processes that were started together, or gives this one alone.
 
-    If another one ends before its work is done, raises a RuntimeError that ends in `what_next`: what the user can do.
-    Every process must have the same files before it: one machine, or a file system that all machines see.
+    Raises RuntimeError if another process ends before the work is done; its message ends in `what_next`, which says
+    what the user can do. All processes must see the same files: on one machine, or on a shared file system.
     """
     if world_size() == 1:
         yield ALONE
@@ -148,30 +147,27 @@ def joined(what_next: str) -> Iterator[Ranks]:
 
 
 def working() -> Ranks:
-    """The processes that do the present piece of work: those that `joined` gave, inside it."""
+    """The processes of the enclosing `joined`; outside it, this process alone."""
     return _working
 
 
 def tells_the_end() -> bool:
-    """Whether this process says how the program ends: of several, the one that ends first.
-
-    To be asked once, at the end.
-    """
+    """Whether this process reports how the program ended: the one that ends first does. Call it once, at the end."""
     if world_size() == 1:
         return True
     if _store is None:
         return is_first()
     import torch.distributed as dist
 
-    atexit.unregister(dist.destroy_process_group)  # it may wait for those that are gone
+    atexit.unregister(dist.destroy_process_group)  # it may wait for processes that are gone
     try:
         return bool(_store.add(_ENDED, 1) == 1)
-    except RuntimeError:  # the process that kept it is gone
+    except RuntimeError:  # the process that held the store is gone
         return True
 
 
 def check_devices(device: str) -> None:
-    """Raises UserError if there are several processes and not a CUDA device for each, if that is what they want."""
+    """Raises UserError if several processes want CUDA and there is not a device for each."""
     import torch
 
     here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
@@ -183,7 +179,10 @@ def check_devices(device: str) -> None:
 
 
 def _join() -> None:
-    """Each process has a CUDA device of its own, if there are enough."""
+    """Connects the processes. Each gets its own CUDA device if there are enough.
+
+    Everything but gradients is exchanged from CPU to CPU.
+    """
     import torch
     import torch.distributed as dist
 
@@ -194,15 +193,3 @@ def _join() -> None:
     _store, rank, count = next(dist.rendezvous("env://"))
     dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", store=_store, rank=rank, world_size=count)
     atexit.register(dist.destroy_process_group)
-
-
-def _control() -> Any:
-    """The group of all: what processes tell each other beside gradients goes from CPU to CPU."""
-    import torch.distributed as dist
-
-    return dist.group.WORLD
-
-
-def _plain(error: Exception) -> Exception:
-    """An error as another process can read it."""
-    return error if type(error) is UserError else RuntimeError(str(error))

@@ -1,4 +1,4 @@
-"""What this machine has for training and evaluation, what is slow about it, and what to do."""
+"""What this machine offers for training and evaluation, what makes it slow, and what to do about it."""
 
 import os
 import re
@@ -25,7 +25,7 @@ _EXTRA = re.compile(r"""^([\w.-]+).*;.*\bextra == ["']([\w-]+)["']""")
 
 @dataclass(frozen=True)
 class Finding:
-    """One part of the machine. status: `ok`, `slow`, `low` or `missing`. value: as `unit` says. advice: what to do."""
+    """One part of the machine. status: `ok`, `slow`, `low` or `missing`. value: in `unit`. advice: what to do."""
 
     part: str
     status: str
@@ -36,16 +36,15 @@ class Finding:
 
 
 def examine(folder: Path) -> Iterator[Finding]:
-    """Every part, one after the other: it takes seconds. folder: where runs are written."""
+    """Examines every part in turn, which takes seconds. folder: where runs are written."""
     yield Finding("torch", "ok", f"torch {torch.__version__}")
     yield from (_cores(), _threads(), _memory(), _disk(folder), _gpu(), _compile())
     for name, packages in extras().items():
-        lacking = [package for package, version in packages.items() if version is None]
-        there = ", ".join(f"{package} {version}" for package, version in packages.items() if version)
-        if lacking:
+        if lacking := [package for package, version in packages.items() if version is None]:
             advice = f"where you need it: pip install 'extrapolate[{name}]'"
             yield Finding(f"extra {name}", "missing", f"without {', '.join(lacking)}", advice=advice)
         else:
+            there = ", ".join(f"{package} {version}" for package, version in packages.items())
             yield Finding(f"extra {name}", "ok", there)
 
 
@@ -77,18 +76,19 @@ def _memory() -> Finding:
     for line in _MEMORY.read_text().splitlines() if _MEMORY.exists() else []:
         if line.startswith("MemAvailable:"):
             free = min(most, int(line.split()[1]) * 1024 / GIB)
-    found = f"{free:.1f} GiB free of {most:.1f} GiB"
-    if free >= LITTLE_GIB:
-        return Finding("memory", "ok", found, free, "GiB")
-    return Finding("memory", "low", found, free, "GiB", "train small models here, or close other programs")
+    return _room("memory", free, f"of {most:.1f} GiB", "train small models here, or close other programs")
 
 
 def _disk(folder: Path) -> Finding:
     free = shutil.disk_usage(folder).free / GIB
-    found = f"{free:.1f} GiB free in this folder"
-    if free >= LITTLE_GIB:
-        return Finding("disk", "ok", found, free, "GiB")
-    return Finding("disk", "low", found, free, "GiB", "free some space, or write runs elsewhere with `out`")
+    return _room("disk", free, "in this folder", "free some space, or write runs elsewhere with `out`")
+
+
+def _room(part: str, free: float, where: str, advice: str) -> Finding:
+    little = free < LITTLE_GIB
+    return Finding(
+        part, "low" if little else "ok", f"{free:.1f} GiB free {where}", free, "GiB", advice if little else None
+    )
 
 
 def _gpu() -> Finding:
@@ -115,7 +115,7 @@ def _compile() -> Finding:
     began = time.perf_counter()
     try:
         right = torch.equal(torch.compile(_to_compile)(given), _to_compile(given))
-    except Exception as error:  # whatever a compiler says
+    except Exception as error:  # compilers raise anything
         lines = [line.strip() for line in str(error).splitlines() if "error:" in line.lower()] or [type(error).__name__]
         advice = "give `compile=False`, or install what is missing (Debian: apt install g++ python3-dev)"
         return Finding("compile", "missing", f"torch.compile fails: {lines[0]}", advice=advice)
@@ -130,9 +130,9 @@ def _to_compile(x: torch.Tensor) -> torch.Tensor:
 
 
 def extras() -> dict[str, dict[str, str | None]]:
-    """The extras that users install, by name: of each its packages, with the version that is here, None for none.
+    """The packages of each extra for users, with their installed version or None.
 
-    Empty if the program runs without being installed.
+    Empty if extrapolate itself is not installed as a package.
     """
     found: dict[str, dict[str, str | None]] = defaultdict(dict)
     try:

@@ -1,6 +1,5 @@
-"""Ctrl-C and SIGTERM: told apart from what a user's own code raises, or collected until a step has ended."""
+"""Ctrl-C and SIGTERM: told apart from exceptions of a user's own code, or held back until a step has ended."""
 
-import contextlib
 import signal
 import threading
 from collections.abc import Iterator
@@ -14,9 +13,9 @@ class Pressed(KeyboardInterrupt):
 
 @contextmanager
 def told_apart() -> Iterator[None]:
-    """Within it, Ctrl-C raises Pressed: any other KeyboardInterrupt was raised by code.
+    """Makes Ctrl-C raise Pressed, so that any other KeyboardInterrupt was raised by code.
 
-    Nothing changes outside of the main thread, or if Ctrl-C has another handler than Python's own.
+    Does nothing outside the main thread, or if Ctrl-C does not have Python's own handler.
     """
     main = threading.current_thread() is threading.main_thread()
     if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
@@ -34,10 +33,10 @@ def told_apart() -> Iterator[None]:
 
 
 class Interrupted(RuntimeError):  # noqa: N818 (not an error)
-    """Training was stopped from outside; what was done is saved."""
+    """Training was stopped from outside; its progress is saved."""
 
 
-@contextlib.contextmanager
+@contextmanager
 def stop_requests() -> Iterator[list[int]]:
     """Collects Ctrl-C and SIGTERM, so that a step is never cut in half. A second Ctrl-C stops at once."""
     requests: list[int] = []

@@ -1,4 +1,4 @@
-"""How much memory and computing this process is allowed, and how its threads wait for one another."""
+"""How much memory and CPU time this process may use, and how its threads wait for one another."""
 
 import contextlib
 import os
@@ -8,13 +8,13 @@ from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 
 _GROUPS, _LIMITS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
-_PERIOD_US = 100_000  # of the first version's quota, by default
+_PERIOD_US = 100_000  # the default period of a quota in cgroups v1
 
 
 def memory_limit(device: str = "cpu") -> int:
-    """The most memory, bytes, that this process can ever have: the device's, or the machine's.
+    """The most memory, in bytes, that this process can ever have on a device.
 
-    Of the machine's it may be allowed less: by a limit of the process (RLIMIT_AS), or of its control group.
+    On the CPU that is the machine's memory, or less if the process (RLIMIT_AS) or its control group has a limit.
     """
     if device == "cuda":
         import torch
@@ -29,14 +29,14 @@ def memory_limit(device: str = "cpu") -> int:
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def cpu_quota() -> float | None:
-    """How many cores' time this process gets at most, by its control groups; None if they set no limit.
+    """The CPU quota of this process's control groups, in cores; None if they set no limit.
 
-    torch does not look at it: it starts a thread for each core.
+    torch ignores it and starts a thread for each core.
     """
     found = []
     for text in _control_groups("cpu", "cpu.max", "cpu.cfs_quota_us"):
@@ -48,9 +48,9 @@ def cpu_quota() -> float | None:
 
 
 def _control_groups(controller: str, new: str, old: str) -> Iterator[str]:
-    """What the files say that set a limit to the process's control groups, of the second version, and of the first.
+    """The contents of the files that limit the process's control groups: `new` in cgroups v2, `old` in v1.
 
-    new, old: the file's name in each. See cgroups(7).
+    See cgroups(7).
     """
     for line in _GROUPS.read_text().splitlines() if _GROUPS.exists() else []:
         _, controllers, path = line.split(":", 2)
@@ -60,26 +60,26 @@ def _control_groups(controller: str, new: str, old: str) -> Iterator[str]:
             kind, name = controller, old
         else:
             continue
-        # In a container the path may be the host's, and the limit be that of the folder itself.
+        # In a container the path may be the host's; then the limit is in the folder itself.
         for folder in (_LIMITS / kind / path.lstrip("/"), _LIMITS / kind):
             with contextlib.suppress(OSError):
                 yield (folder / name).read_text()
 
 
-# Rounds of a loop, of 20 to 70 ns each. Beside one and two other busy processes on 2 cores, training is 1.4 and 1.8
-# times as fast as with the library's own 300,000; alone it is as fast. With 0 it is half as fast alone.
+# Rounds of a loop, 20 to 70 ns each. On 2 cores shared with one and two other busy processes, training is 1.4 and 1.8
+# times as fast as with the library's default of 300,000, and equally fast alone. With 0 it is half as fast alone.
 SPINS = "1000"
 _OWN = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
 
 
 def wait_briefly(environment: MutableMapping[str, str] = os.environ) -> None:
-    """For the whole process, and those that it starts: a thread that waits soon lets others have its core.
+    """Makes waiting threads give up their core soon, in this process and those that it starts.
 
-    At the end of every product all threads wait for the last. They do so in a loop, which is fast as long as each has a
-    core. On a busy machine the last one has none, and the others keep it from getting theirs.
+    At the end of every matrix product all threads wait for the last one, in a busy loop. That is fast if each has a
+    core; on a busy machine the waiting threads keep the cores from the thread they wait for.
 
-    libgomp, which torch computes with on Linux, reads this as it is loaded: call it before torch is imported. It is a
-    setting of the process, so the command line calls it and the library does not. A user's own setting stays.
+    libgomp, which torch uses on Linux, reads the setting when it is loaded, so call this before importing torch. It
+    affects the whole process, so only the command line calls it. A user's own setting is kept.
     """
     if sys.platform == "linux" and not any(name in environment for name in _OWN):
         environment["GOMP_SPINCOUNT"] = SPINS

@@ -1,4 +1,4 @@
-"""The most memory that a piece of work held, and memory that is kept once it is freed."""
+"""Peak memory, and an allocator setting that keeps freed memory."""
 
 import ctypes
 import resource
@@ -12,7 +12,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 
 def forget_peak(device: str) -> None:
-    """The peak counts from here on."""
+    """Resets the peak that `peak_mib` reports."""
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
     elif _CLEAR.exists():
@@ -20,7 +20,7 @@ def forget_peak(device: str) -> None:
 
 
 def peak_mib(device: str) -> float | None:
-    """The most held since, MiB: of the device's memory, or by this whole process; None if it cannot be told."""
+    """Peak memory in MiB since `forget_peak`: on the device, or of this whole process; None if it is not known."""
     if device == "cuda":
         return torch.cuda.max_memory_allocated() / 2**20
     if not (_STATUS.exists() and _CLEAR.exists()):
@@ -30,15 +30,15 @@ def peak_mib(device: str) -> float | None:
 
 
 def lifetime_peak_mib() -> float:
-    """The most memory that this process has ever held, MiB."""
+    """Peak memory of this process since it started, in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def keep_freed_memory() -> None:
-    """For the whole process: freed blocks are reused, not given back to the system and faulted in again.
+    """Makes the whole process reuse freed blocks instead of returning them to the system and faulting them in again.
 
     glibc maps and unmaps every block of over 32 MiB, and a step of a small model allocates several; on 2 cores
-    training is 1.5 times as fast without that. Training and evaluation call it. A no-op if the C library is not glibc.
+    training is 1.5 times as fast without that. Training and evaluation call it. Does nothing without glibc.
     """
     if sys.platform == "linux":
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
