@@ -1,9 +1,9 @@
-"""In how many bits an encoding works: under autocast its hooks give what they give in float32.
+"""Checks that an encoding's hooks give the same numbers under autocast as in float32.
 
 Shapes: T queries, S keys, D width, H heads, K head dim.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,14 @@ from extrapolate.encodings.base import Context, Encoding, scaled_product
 from extrapolate.errors import UserError
 from extrapolate.model.answers import attempt
 
-# Positions that bfloat16 cannot hold, and as far apart: whole ones, and one between two, as an extension makes them.
+# Positions and distances that bfloat16 cannot represent. One is fractional, as extensions make them.
 POSITIONS_T = (0.0, 1.0, 37.0, 257.0, 300.25, 511.0)
 POSITIONS_S = (0.0, 3.0, 129.0, 259.0)
-_LAYERS = (nn.Linear, nn.Conv1d, nn.Bilinear)  # what autocast runs in bfloat16, as it does the model's own
+_LAYERS = (nn.Linear, nn.Conv1d, nn.Bilinear)  # autocast runs them in bfloat16, like the model's own
 
 
 class Replayed(nn.Module):
-    """Stands in for a layer of weights: keeps what that gives, and gives it again, in float32, while `again` is set."""
+    """Wraps a layer of weights: records its outputs, and replays them in float32 while `again` is set."""
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class Replayed(nn.Module):
         self.again = False
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        """The outputs come again in the order that they were made in."""
+        """Runs the layer, or replays the recorded outputs in order."""
         if self.again:
             return self.outputs.pop(0).float()
         self.outputs.append(self.layer(*inputs))
@@ -50,10 +50,10 @@ def _replaying(encoding: Encoding) -> Iterator[None]:
 
 
 def replay(encoding: Encoding) -> None:
-    """Replaces the encoding's layers of weights: what is made of their bfloat16 outputs can then be compared."""
+    """Wraps the encoding's layers of weights in Replayed, to compare what is computed from their bfloat16 outputs."""
     for module in list(encoding.modules()):
         if isinstance(module, Replayed):
-            continue  # shared by layers, and replaced already
+            continue  # shared between layers, and already wrapped
         for key, child in list(module.named_children()):
             if isinstance(child, _LAYERS):
                 setattr(module, key, Replayed(child))
@@ -63,8 +63,8 @@ def replay(encoding: Encoding) -> None:
 def check_autocast(layers: list[Encoding], file: Path, kv_heads: int) -> None:
     """Raises UserError if a hook gives other numbers under autocast than in float32.
 
-    What enters is float32, but for queries and keys, which are asked in bfloat16 too: as autocast's projections make
-    them. `layers` are changed: see `replay`. `kv_heads` is G.
+    Inputs are float32, and queries and keys also bfloat16, which autocast's projections give. kv_heads: G. Modifies
+    `layers`, see `replay`.
     """
     end = min(e.max_length or 16 * e.dims.seq_len for e in layers)
     pos_T, pos_S = (torch.tensor([p for p in of if p < end]) for of in (POSITIONS_T, POSITIONS_S))
@@ -73,14 +73,14 @@ def check_autocast(layers: list[Encoding], file: Path, kv_heads: int) -> None:
         for hook in ("positions", "rotate", "bias", "scores", "weights", "mix"):
             _compare(hooks, hook, file)
         _check_rounded_once(hooks, file)
-    for hooks in asked:  # and those that read the residual stream, through layers of weights perhaps
+    for hooks in asked:  # then the hooks that read the residual stream, perhaps through layers of weights
         replay(hooks.encoding)
         for hook in ("embed", "attention_input", "prepare"):
             _compare(hooks, hook, file)
 
 
 class _Hooks:
-    """An encoding's hooks, by name, asked with the same numbers every time."""
+    """Calls an encoding's hooks by name, always with the same numbers."""
 
     def __init__(self, encoding: Encoding, pos_T: Tensor, pos_S: Tensor, kv_heads: int) -> None:
         self.encoding, self.pos_T, self.pos_S = encoding, pos_T, pos_S
@@ -101,36 +101,34 @@ class _Hooks:
         self.context = Context(pos_T, pos_T, every, every, hidden_TT, self.state)
 
     def rotated(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """What `rotate` makes of queries and keys of this type."""
+        """The rotated queries and keys, given in this dtype."""
         return self.encoding.rotate(self.q_BHTK.to(dtype), self.k_BGSK.to(dtype), self.pos_T, self.key_pos, self.state)
 
     def name(self, hook: str) -> str:
-        """As a message says it."""
+        """The hook's name in a message."""
         layer = self.encoding.dims.layer
         return f"{hook} of layer {layer}" if layer else hook
 
     def ask(self, hook: str) -> Any:
-        """What a hook gives; hidden keys count nothing."""
-        encoding, pos_T = self.encoding, self.pos_T
-        if hook == "positions":
-            return encoding.positions(torch.arange(len(pos_T), dtype=torch.float32))
-        if hook == "embed":
-            return encoding.embed(self.x_BTD, pos_T) if encoding.dims.layer == 0 else None
-        if hook == "attention_input":
-            return encoding.attention_input(self.x_BTD, pos_T)
-        if hook == "prepare":
-            return encoding.prepare(self.x_BTD)
-        if hook == "rotate":
-            return self.rotated(torch.float32)
-        if hook == "bias":
-            bias_HTS = encoding.bias(pos_T, self.pos_S)
-            return None if bias_HTS is None else bias_HTS.masked_fill(self.pos_S > pos_T[:, None], 0.0)
-        if hook == "mix":
-            return encoding.mix(self.turned_BHTK, self.turned_k_BGTK, self.turned_k_BGTK, self.state)
-        if hook == "weights":
-            return encoding.weights(self.scores_BHTS, self.context)
-        scores_BHTS = encoding.scores(self.turned_BHTK, self.turned_BHSK, self.context)
-        return None if scores_BHTS is None else scores_BHTS.masked_fill(self.context.hidden_TS, 0.0)
+        """The result of a hook, with hidden keys set to 0."""
+        encoding, x_BTD, pos_T, context = self.encoding, self.x_BTD, self.pos_T, self.context
+        q_BHTK, k_BHSK, k_BGTK = self.turned_BHTK, self.turned_BHSK, self.turned_k_BGTK
+
+        def seen(x: Tensor | None, hidden_TS: Tensor) -> Tensor | None:
+            return None if x is None else x.masked_fill(hidden_TS, 0.0)
+
+        calls: dict[str, Callable[[], Any]] = {
+            "positions": lambda: encoding.positions(torch.arange(len(pos_T), dtype=torch.float32)),
+            "embed": lambda: encoding.embed(x_BTD, pos_T) if encoding.dims.layer == 0 else None,
+            "attention_input": lambda: encoding.attention_input(x_BTD, pos_T),
+            "prepare": lambda: encoding.prepare(x_BTD),
+            "rotate": lambda: self.rotated(torch.float32),
+            "bias": lambda: seen(encoding.bias(pos_T, self.pos_S), self.pos_S > pos_T[:, None]),
+            "scores": lambda: seen(encoding.scores(q_BHTK, k_BHSK, context), context.hidden_TS),
+            "weights": lambda: encoding.weights(self.scores_BHTS, context),
+            "mix": lambda: encoding.mix(q_BHTK, k_BGTK, k_BGTK, self.state),
+        }
+        return calls[hook]()
 
 
 def _compare(hooks: _Hooks, hook: str, file: Path) -> None:
@@ -160,7 +158,7 @@ def _check_rounded_once(hooks: _Hooks, file: Path) -> None:
 
 
 def same(some: Any, others: Any) -> bool:
-    """Whether both are the same, bit for bit and type for type; tuples and dicts member by member."""
+    """Whether both are equal bit for bit and have the same types; compares tuples, lists and dicts by member."""
     if isinstance(others, Tensor):
         return isinstance(some, Tensor) and some.dtype == others.dtype and torch.equal(some, others)
     if isinstance(others, dict):

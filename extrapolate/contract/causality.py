@@ -1,4 +1,4 @@
-"""What a token's loss depends on: never on what comes after it, and on what comes before.
+"""Checks that a token's loss does not depend on later tokens, and does depend on earlier ones.
 
 Shapes: T tokens, D width.
 """
@@ -19,10 +19,10 @@ FACTORS = (1, 4)
 
 
 def check_causality(model: Model, file: Path, factor: int) -> None:
-    """Raises UserError if a token depends on later ones or other windows, or its loss not on earlier tokens.
+    """Raises UserError if a token depends on later tokens or other windows, or its loss ignores earlier tokens.
 
-    At factor times L, or as far as the encoding is defined. The loss's gradient is not zero at the token before and,
-    unless windows are shorter, somewhere further back than L/2.
+    Checks windows of factor times L, or the longest for which the encoding is defined. The gradient of the loss must be
+    nonzero at the previous token and, unless attention windows are shorter, somewhere further back than L/2.
     """
     length = resolved_factor(model, factor)
     check_in_both_modes(model, PLAIN, length, file)
@@ -45,19 +45,19 @@ def _check_sight(model: Model, file: Path, length: int, place: int) -> None:
     if half < _sight(model) and not seen(far):
         raise UserError(
             f"{file}: {culprit(model, lambda: seen(far))} keeps token {place} from seeing any token that "
-            f"is {half} tokens back or more, at {length} tokens; where that is meant, say so in the class: window = "
+            f"is {half} tokens back or more, at {length} tokens; if that is intended, say so in the class: window = "
             "16, in tokens"
         )
 
 
 def _sight(model: Model) -> float:
-    """How many tokens back the last layer sees, by the windows of all layers."""
+    """How many tokens back the last layer can see, given the windows of all layers."""
     windows = [encoding.window for encoding in model.encodings]
     return sum(float("inf") if window is None else window - 1 for window in windows)
 
 
 def gradient_by_token(model: Model, length: int, place: int) -> Tensor:
-    """The size of the gradient of the loss at one place by each token's embedding, [T]."""
+    """The absolute gradient of the loss at one place with respect to each token's embedding, [T]."""
     x_BT = tokens(model, length + 1, rows=1)
     embedded_BTD = model.embedding(x_BT[:, :-1]).detach().requires_grad_()
     handle = model.embedding.register_forward_hook(lambda *_: embedded_BTD)

@@ -1,4 +1,4 @@
-"""What an extension must do: plans that are frozen and equal, a factor of 1 that changes nothing, 1 L to 16 L."""
+"""The contract of an extension: plans are hashable and reproducible, a factor of 1 changes nothing, 16 L works."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,14 +18,14 @@ from extrapolate.model.model import Model
 
 
 def of_extension(text: str, seq_len: int) -> Iterator[Part]:
-    """Every part for one extension, beside an encoding that it applies to.
+    """Runs every part of the contract for an extension, on an encoding that it applies to.
 
-    Raises UserError if there is none, its arguments are wrong, or it applies to no encoding.
+    Raises UserError if there is no such extension, its arguments are wrong, or it applies to no encoding.
     """
     recipe, spec = recipes.parse(text), specs.parse(text)
     cls, user_file = find(spec.name)
     file = user_file.path if user_file else Path(spec.name)
-    model = _applied_to(recipe, cls.needs, seq_len)
+    model = _model_for(recipe, cls.needs, seq_len)
     yield timed("frozen plans", file, lambda: _check_frozen(text, model, file))
     if "factor" in specs.parameters(cls):
         name = specs.spell(spec.name, {**spec.arguments, "factor": 1})
@@ -33,8 +33,8 @@ def of_extension(text: str, seq_len: int) -> Iterator[Part]:
     yield timed(f"1x to {FACTORS[-1]}x L", file, lambda: _check_far(recipe, model, file))
 
 
-def _applied_to(recipe: Recipe, needs: str, seq_len: int) -> Model:
-    """A model for which the extension means something: RoPE, where it does."""
+def _model_for(recipe: Recipe, needs: str, seq_len: int) -> Model:
+    """A model that the extension applies to: RoPE if possible."""
     for name in ["rope", *encodings.names()]:
         model = small_model(name, {}, seq_len)
         if all(part.refusal(model.encodings) is None for part in recipe.parts):
@@ -57,7 +57,7 @@ def _check_frozen(text: str, model: Model, file: Path) -> None:
             raise UserError(
                 f"{file}: plan is not frozen ({error}): give it numbers, tuples and frozen dataclasses"
             ) from error
-        # A user's file is read anew for each: classes of its own that are pairs are then not the same.
+        # A user's file is loaded anew each time, so its own classes of `pairs` differ.
         if one != two and type(one.pairs) is type(two.pairs):
             raise UserError(f"{file}: plan at {factor}x L is another when it is asked again; expected an equal one")
 
@@ -71,9 +71,9 @@ def _check_far(recipe: Recipe, model: Model, file: Path) -> None:
     for factor in FACTORS:
         length = factor * model.seq_len
         plan = _plan(recipe, model, length)
+        if not model.encoding.defined_at(length, plan):
+            continue
         with torch.no_grad():
-            if (
-                model.encoding.defined_at(length, plan)
-                and not model(tokens(model, length, rows=1), plan).isfinite().all()
-            ):
-                raise UserError(f"{file}: plan makes the logits nan or infinite at {length} tokens: {plan}")
+            logits_BTV = model(tokens(model, length, rows=1), plan)
+        if not logits_BTV.isfinite().all():
+            raise UserError(f"{file}: plan makes the logits nan or infinite at {length} tokens: {plan}")

@@ -1,4 +1,4 @@
-"""Long windows: chunks of queries give what all of them give, and far positions are defined, or said not to be."""
+"""Checks long windows: chunks of queries change nothing, and an encoding reaches 16 L or declares where it ends."""
 
 from dataclasses import replace
 from functools import partial
@@ -19,9 +19,9 @@ FACTORS = (1, 2, 4, 8, 16)
 
 
 def check_model_chunks(model: Model, file: Path) -> None:
-    """Raises UserError if the model gives other logits in chunks of queries than for all of them at once.
+    """Raises UserError if the logits change when attention computes queries in chunks rather than all at once.
 
-    A model is trained and evaluated with QUERIES_PER_CHUNK queries at a time: in a short window that is all of them.
+    Models compute QUERIES_PER_CHUNK queries at a time, which in a short window is all of them.
     """
     two_chunks = 2 * QUERIES_PER_CHUNK
     length = min(two_chunks, resolved_factor(model, -(-two_chunks // model.seq_len)))
@@ -30,8 +30,8 @@ def check_model_chunks(model: Model, file: Path) -> None:
         return
     hook = culprit(model, lambda: not _chunks_differ(model, x_BT))
     raise UserError(
-        f"{file}: {hook} gives other numbers where attention asks for {QUERIES_PER_CHUNK} of {length} queries at a "
-        "time than where it asks for all: take places from pos_T, pos_S and context, not from a length or arange"
+        f"{file}: {hook} gives other numbers when attention asks for {QUERIES_PER_CHUNK} of {length} queries at a "
+        "time than when it asks for all: take places from pos_T, pos_S and context, not from a length or arange"
     )
 
 
@@ -44,9 +44,10 @@ def _chunks_differ(model: Model, x_BT: Tensor) -> bool:
 
 
 def check_far(model: Model, file: Path) -> None:
-    """Raises UserError if a window of up to 16 L fails or is not finite; the longest, its gradient too.
+    """Raises UserError if windows of up to 16 L fail or give numbers that are not finite.
 
-    An encoding that ends before must say so: its max_length, which is at least L, is the last length that is asked.
+    An encoding that ends earlier must say so by its max_length, which is at least L. The gradient is checked at the
+    longest window.
     """
     ends = [encoding.max_length for encoding in model.encodings]
     if (end := min((e for e in ends if e is not None), default=None)) is not None:
@@ -62,8 +63,7 @@ def check_far(model: Model, file: Path) -> None:
             wrong = _not_finite(model, x_BT, last)
         except Exception as error:
             hint = "" if length == model.seq_len else f"; if it ends at {model.seq_len}, set self.max_length"
-            said = str(failure(error, file, case))
-            raise UserError(said + hint) from error
+            raise UserError(f"{failure(error, file, case)}{hint}") from error
         if wrong:
             hook = culprit(model, partial(_finite, model, x_BT, last))
             raise UserError(f"{file}: {hook} makes {wrong} nan or infinite{case}")
@@ -74,7 +74,7 @@ def _finite(model: Model, x_BT: Tensor, with_gradient: bool) -> bool:
 
 
 def _not_finite(model: Model, x_BT: Tensor, with_gradient: bool) -> str:
-    """What of the logits, or of the loss's gradient, is not finite; an empty text where all is."""
+    """What is not finite, the logits or a gradient of the loss; empty if everything is finite."""
     with torch.no_grad():
         if not model(x_BT[:, :-1]).isfinite().all():
             return "the logits"
@@ -82,13 +82,9 @@ def _not_finite(model: Model, x_BT: Tensor, with_gradient: bool) -> str:
         return ""
     with torch.enable_grad():
         loss = model.loss(x_BT[:, :-1], x_BT[:, 1:])
-    names, parameters = zip(*((n, p) for n, p in model.named_parameters() if p.requires_grad), strict=True)
-    gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
-    return next(
-        (
-            f"the gradient of {name}"
-            for name, gradient in zip(names, gradients, strict=True)
-            if gradient is not None and not gradient.isfinite().all()
-        ),
-        "",
-    )
+    trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    gradients = torch.autograd.grad(loss, list(trained.values()), allow_unused=True)
+    for name, gradient in zip(trained, gradients, strict=True):
+        if gradient is not None and not gradient.isfinite().all():
+            return f"the gradient of {name}"
+    return ""

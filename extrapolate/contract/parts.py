@@ -1,4 +1,4 @@
-"""The parts of the contract that a check runs, one after the other, each timed."""
+"""Runs the parts of the contract one after the other, and times each."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +22,7 @@ from extrapolate.model.model import Model, find
 
 @dataclass(frozen=True)
 class Part:
-    """One part of the contract: what is wrong, an empty text where nothing is, and the seconds it took."""
+    """One part of the contract: what is wrong, empty if nothing is, and the seconds it took."""
 
     name: str
     wrong: str
@@ -30,14 +30,13 @@ class Part:
 
 
 def of_encoding(name: str, given: Mapping[str, Any], seq_len: int) -> Iterator[Part]:
-    """Every part for an encoding, by its name and arguments; after one that it cannot be built without, no more.
+    """Runs every part for an encoding. If a hook is wrong by itself, stops after that part.
 
     Raises UserError if there is no such encoding, or its arguments are wrong.
     """
     cls = find(name)
     arguments = specs.convert_arguments(cls, given, owner=name)
     file = Path(name.rpartition(":")[0] or name)
-
     dims, kv_heads = dims_of(seq_len), SIZES.kv_heads
 
     def model_of(arguments: Mapping[str, Any]) -> Model:
@@ -49,7 +48,7 @@ def of_encoding(name: str, given: Mapping[str, Any], seq_len: int) -> Iterator[P
     yield first
     if first.wrong:
         return
-    with _random_numbers():
+    with _fixed_seed():
         model = model_of(arguments)
     for factor in causality.FACTORS:
         yield timed(f"causality, {factor}x L", file, partial(causality.check_causality, model, file, factor))
@@ -65,9 +64,9 @@ def of_encoding(name: str, given: Mapping[str, Any], seq_len: int) -> Iterator[P
 
 
 def timed(name: str, file: Path, run: Callable[[], None]) -> Part:
-    """Runs one part, with the same random numbers every time."""
+    """Runs one part, always with the same random numbers."""
     began, wrong = time.perf_counter(), ""
-    with _random_numbers():
+    with _fixed_seed():
         try:
             run()
         except Exception as error:  # of the user's own code
@@ -76,8 +75,8 @@ def timed(name: str, file: Path, run: Callable[[], None]) -> Part:
 
 
 @contextmanager
-def _random_numbers() -> Iterator[None]:
-    """The same ones every time; torch's are left as they were."""
+def _fixed_seed() -> Iterator[None]:
+    """Seeds torch, and restores its generator afterwards."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)
         yield

@@ -1,4 +1,4 @@
-"""Exact resume: a training that is saved, loaded and continued ends with the weights of one that was not."""
+"""Checks exact resume: a training that is saved and resumed ends with the weights of an uninterrupted one."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,7 +21,7 @@ GENERATOR = "the random generator"
 
 
 class _Trained:
-    """A model that is trained by plain descent: an optimiser's state is not the encoding's, and its import is slow."""
+    """Trains a model by plain gradient descent: an optimiser's state is not the encoding's, and its import is slow."""
 
     def __init__(self, model: Model) -> None:
         self.model = model.train()
@@ -41,7 +41,7 @@ class _Trained:
             self.model.zero_grad()
 
     def saved(self) -> bytes:
-        """What a run saves, but for its optimiser."""
+        """What a run saves, without the optimiser."""
         weights = {name: tensor.contiguous() for name, tensor in unique_weights(self.model).items()}
         return save(weights | {GENERATOR: torch.get_rng_state()})
 
@@ -53,15 +53,16 @@ class _Trained:
 
 
 def check_resume(make: Callable[[Mapping[str, Any]], Model], arguments: Mapping[str, Any], file: Path) -> None:
-    """Raises UserError if weights after a resume differ in any bit, or a new model with the weights computes others.
+    """Raises UserError if a resume changes any bit of the weights, or a new model with them computes something else.
 
-    `make` gives a model with these arguments of its encoding: those given, and then all of them, as a run keeps them.
+    make: makes a model with the given arguments of the encoding, which are `arguments` at first and all of them, as a
+    run stores them, on resume.
     """
     once = _Trained(make(arguments))
     once.steps()
     state = once.saved()
     once.steps()
-    torch.default_generator.manual_seed(1)  # what is not in the state must not come out the same by chance
+    torch.default_generator.manual_seed(1)  # so that unsaved random numbers differ
     again = _Trained(make(once.model.encoding.arguments()))
     again.load(state)
     again.steps()

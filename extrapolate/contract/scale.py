@@ -1,4 +1,4 @@
-"""At the start of a training, what is not position is as large as without an encoding: no model has a better start.
+"""Checks that no encoding gives a model a better start: apart from position, all sizes are as without an encoding.
 
 Shapes: as in encodings/base.py.
 """
@@ -20,18 +20,18 @@ from extrapolate.model.model import Model
 
 TOLERANCE = 0.05
 ADVICE = (
-    "it would start better or worse than other encodings, wherever tokens are. Where the source has it so, name the "
+    "it would start better or worse than other encodings, wherever tokens are. If the source does that, name the "
     "hook in rescales, and say in caption what it does"
 )
 
 
 @torch.no_grad()
 def check_scale(model: Model, plain: Model, file: Path) -> None:
-    """Raises UserError if a new model differs from `plain`, without an encoding, by more than position.
+    """Raises UserError if a new model differs from `plain`, a model without an encoding, in more than position.
 
-    Both are in eval mode and have one seed. With the other's encoding it must give the other's logits, so that weights
-    have the same sizes. What a hook makes of numbers twice as large must be larger by these numbers, whatever it adds:
-    a factor shows there, and so does a norm.
+    Both are in eval mode and made from the same seed. With the encoding of `plain`, the model must give its logits, so
+    that its weights have the same sizes. Doubling a hook's input must raise its output by that input, whatever it adds:
+    that reveals a factor or a norm.
     """
     encoding = model.encoding
     if encoding.rescales and not encoding.caption:
@@ -45,7 +45,7 @@ def check_scale(model: Model, plain: Model, file: Path) -> None:
 
 
 def _gains(model: Model) -> Mapping[str, float]:
-    """By how much each hook multiplies what it is given, in the layer where that is farthest from 1."""
+    """The factor by which each hook multiplies its input, in the layer where it is farthest from 1."""
     generator, dims = torch.Generator().manual_seed(1), model.dims
     pos_T = model.encoding.positions(torch.arange(model.seq_len, dtype=torch.float32))
     x_BTD = EMBEDDED * torch.randn(2, model.seq_len, dims.width, generator=generator)
@@ -56,7 +56,7 @@ def _gains(model: Model) -> Mapping[str, float]:
     for encoding in model.encodings:
         value, doubled = (encoding.attention_input(factor * x_BTD, pos_T)[1] for factor in (1, 2))
         found["attention_input"].append(_size(doubled - value) / _size(x_BTD))
-        # A token's score with itself: wherever it is turned, that stays. The root of their width divides all scores.
+        # Rotations keep a token's score with itself. All scores are divided by the root of the head's width.
         state = encoding.prepare(x_BTD)
         (q, k), (q2, k2) = (encoding.rotate(f * q_BHTK, f * k_BGTK, pos_T, pos_T, state) for f in (1, 2))
         own_BHT = ((q2 - q) * (k2 - k).repeat_interleave(q.shape[1] // k.shape[1], dim=1)).sum(dim=-1)

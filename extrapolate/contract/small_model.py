@@ -1,4 +1,4 @@
-"""A small model with the encoding that is checked, and how far it reaches."""
+"""The small model that checks run an encoding in."""
 
 import traceback
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ SIZES = ModelConfig.model_validate(
 
 
 def small_model(name: str, arguments: Mapping[str, Any], seq_len: int) -> Model:
-    """A model in eval mode; the encoding's parameters that start as one constant are moved from there.
+    """A model in eval mode, with constant parameters of the encoding moved away from their initial value.
 
     Raises UserError if the encoding cannot be built.
     """
@@ -32,30 +32,30 @@ def small_model(name: str, arguments: Mapping[str, Any], seq_len: int) -> Model:
 
 
 def fresh_model(name: str, arguments: Mapping[str, Any], seq_len: int) -> Model:
-    """A model in eval mode as a training begins with it, by one seed. Raises UserError if it cannot be built."""
+    """A model in eval mode as it is at the start of training, with a fixed seed. Raises UserError if building fails."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)
         return Model(SIZES, name, arguments, seq_len).eval()
 
 
 def dims_of(seq_len: int) -> Dims:
-    """What an encoding of that model knows of it."""
+    """The dimensions that an encoding of this model is given."""
     return Dims(SIZES.width, SIZES.heads, SIZES.head_dim, seq_len, layers=SIZES.layers)
 
 
 def resolved_factor(model: Model, factor: int) -> int:
-    """factor times L in tokens, or as far as the encoding is defined."""
+    """factor times L in tokens, or the longest length for which the encoding is defined."""
     length = factor * model.seq_len
     return min(length, *(encoding.max_length or length for encoding in model.encodings))
 
 
 def tokens(model: Model, length: int, rows: int = 2) -> Tensor:
-    """Random tokens, the same for the same arguments, [rows, length]."""
+    """Random tokens with a fixed seed, [rows, length]."""
     return torch.randint(0, model.config.vocab_size, (rows, length), generator=torch.Generator().manual_seed(1))
 
 
 def failure(error: Exception, file: Path, case: str = "") -> UserError:
-    """An error of the model as one that names the hook it came from. `case` says where, ` at 64 tokens`."""
+    """Turns an error of the model into one that names the hook it came from. case: when, such as ` at 64 tokens`."""
     if isinstance(error, UserError):
         return error
     names = [frame.name for frame in traceback.extract_tb(error.__traceback__)]

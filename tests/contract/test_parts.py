@@ -93,7 +93,7 @@ WRONG = {
     ),
     "a chunk of 128 queries is another thing": (
         f"def bias(self, pos_T, pos_S): return -{DISTANCE}[None] * (2.0 if len(pos_T) == 128 else 1.0)",
-        "chunks of queries", "mine.py: bias gives other numbers where attention asks for 128 of 256 queries",
+        "chunks of queries", "mine.py: bias gives other numbers when attention asks for 128 of 256 queries",
     ),
     "a table that does not say where it ends": (
         """
