@@ -1,6 +1,6 @@
-"""How fast training and evaluation are here. Every number of a table comes from one run.
+"""Measures the speed of training and evaluation on this machine. All numbers of a table come from one run.
 
-Each measurement has a process of its own, so that its peak memory is its own too. A step is a forward pass, a backward
+Each measurement runs in its own process, so that its peak memory is its own too. A step is a forward pass, a backward
 pass, gradient clipping and AdamW, on one micro-batch of random tokens.
 """
 
@@ -9,7 +9,7 @@ import statistics
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -31,18 +31,18 @@ from extrapolate.training.optimizer import optimizer_of
 WARM_UP_STEPS = 2  # the first of them compiles
 LEAST_ROUNDS = 3
 MOST_TAKEN = 0.05  # the share of a measurement's time that other programs may take
-FACTORS = (1, 16)  # at which encodings are evaluated
+FACTORS = (1, 16)  # evaluation lengths, in units of L
 TRAINING = "eager"  # the mode in which encodings are trained
 
 
 def evaluation(factor: int) -> str:
-    """The mode in which encodings are evaluated."""
+    """The name of the mode that evaluates at a factor."""
     return f"{factor}x fp32"
 
 
 @dataclass(frozen=True)
 class Variant:
-    """What is measured, by the name of one of STEPS, and how."""
+    """One kind of step to measure; `who` is a key of STEPS."""
 
     who: str
     precision: str
@@ -52,8 +52,8 @@ class Variant:
 
 @dataclass(frozen=True)
 class Speed:
-    """A variant's steps in the order of the rounds, seconds; its tokens per step, peak memory in MiB, and the share of
-    its time that other programs took (None if the system does not tell)."""
+    """The time of each step, in seconds, by round; tokens per step; peak memory in MiB; and `taken`, the share of the
+    time that other programs took (None if the system does not report it)."""
 
     seconds: list[float]
     tokens: int
@@ -62,11 +62,11 @@ class Speed:
 
     @property
     def tokens_per_s(self) -> float:
-        """From the median step time."""
+        """Tokens per second, from the median step time."""
         return self.tokens / statistics.median(self.seconds)
 
     def times_as_fast_as(self, other: "Speed") -> float | None:
-        """The median ratio over the rounds; None if other programs took too much of the time."""
+        """The median over rounds of the ratio of step times; None if other programs took too much of the time."""
         if any((speed.taken or 0.0) > MOST_TAKEN for speed in (self, other)):
             return None
         return statistics.median(theirs / own for own, theirs in zip(self.seconds, other.seconds, strict=True))
@@ -76,7 +76,7 @@ class Speed:
 class BesideRoPE:
     """An encoding's speed in one mode, and RoPE's in the same rounds.
 
-    The peak is in MiB above what the process held before: evaluating at the largest factor, and with training too.
+    Peaks are in MiB above the memory of the bare model: `evaluation` at the largest factor, or that and training.
     """
 
     own: Speed
@@ -89,29 +89,28 @@ class BesideRoPE:
 
 
 def bench_config(preset: str, seq_len: int | None, encoding: str = "rope") -> TrainedConfig:
-    """A preset as a run by AdamW would have it on a CPU; the training length is 64 if the preset has none."""
-    spec = specs.parse(encoding)
-    sections = preset_sections(preset)
-    training = {"seq_len": 64, **sections["training"]} | ({"seq_len": seq_len} if seq_len else {})
-    training["optimizer"] = "adamw"
-    training["micro_batch_tokens"] = micro_batch_tokens(sections["model"]["vocab_size"], "cpu")
-    sections["model"].setdefault("kv_heads", sections["model"].get("heads", 4))
-    return configs.validate(
-        {
-            "preset": preset,
-            "encoding": {"name": spec.name, "arguments": dict(spec.arguments)},
-            "model": sections["model"],
-            "training": training,
-            "data": {"path": "", "source": "random tokens", "corpus_hash": ""},
+    """The configuration of a preset, trained by AdamW on a CPU; the training length is 64 if the preset has none."""
+    spec, sections = specs.parse(encoding), preset_sections(preset)
+    model, training = sections["model"], sections["training"]
+    raw = {
+        "preset": preset,
+        "encoding": {"name": spec.name, "arguments": dict(spec.arguments)},
+        "model": {"kv_heads": model.get("heads", 4), **model},
+        "training": {
+            **training,
+            "seq_len": seq_len or training.get("seq_len", 64),
+            "optimizer": "adamw",
+            "micro_batch_tokens": micro_batch_tokens(model["vocab_size"], "cpu"),
         },
-        preset,
-    )
+        "data": {"path": "", "source": "random tokens", "corpus_hash": ""},
+    }
+    return configs.validate(raw, preset)
 
 
 def groups(config: TrainedConfig, compiled: bool) -> list[list[Variant]]:
-    """What is compared: the model in each mode, beside the floor of its precision.
+    """The groups to compare: the model in one mode, and the floor of the same precision.
 
-    A preset with dropout is measured with it and without.
+    A preset with dropout is measured with and without it.
     """
     return [
         [Variant("extrapolate", precision, mode, dropout), Variant("floor", precision)]
@@ -128,7 +127,7 @@ StepMaker = Callable[[TrainedConfig, Variant], Step]
 def model_step(config: TrainedConfig, variant: Variant) -> Step:
     """A training step of this package's model."""
     model = _model(config)
-    setting = model.setting(PLAIN)  # made once, as a training does
+    setting = model.setting(PLAIN)  # made once, as in training
 
     def loss(tokens_BT: Tensor, targets_BT: Tensor) -> Tensor:
         return model.loss(tokens_BT, targets_BT, setting)
@@ -182,7 +181,7 @@ def step_of(
     loss: Callable[[Tensor, Tensor], Tensor],
     precision: str,
 ) -> Step:
-    """A training step of a model, on random tokens that stay the same."""
+    """A training step of a model, always on the same random tokens."""
     tokens = _random_tokens(config, config.training.micro_batch_size, config.training.seq_len)
     model.train()
 
@@ -202,16 +201,12 @@ def measure_training(
 ) -> dict[Variant, Speed]:
     """Measures the variants of a group for about `seconds` each.
 
-    They take turns, step by step: what slows the machine for a while slows all of them.
+    They take turns, step by step, so that whatever slows the machine for a while slows all of them.
     """
     with contextlib.ExitStack() as stack:
-        workers = [stack.enter_context(children.worker()) for _ in group]
-        prepared = [
-            worker.submit(_prepare, config, variant, steps) for variant, worker in zip(group, workers, strict=True)
-        ]
-        for each in prepared:
-            each.result()
-        turns = list(zip(workers, group, strict=True))
+        turns = [(stack.enter_context(children.worker()), variant) for variant in group]
+        for prepared in [worker.submit(_prepare, config, variant, steps) for worker, variant in turns]:
+            prepared.result()
         times = _in_turns(turns, seconds)
         costs = [worker.submit(_cost, variant).result() for worker, variant in turns]
     tokens = config.training.micro_batch_size * config.training.seq_len
@@ -219,7 +214,7 @@ def measure_training(
 
 
 def _in_turns(turns: Sequence[tuple[Executor, Hashable]], seconds: float) -> list[list[float]]:
-    """The seconds of the steps of each, by worker and name, for about `seconds` each; a round has a step of each."""
+    """Runs the step of each (worker, name) once a round, for about `seconds` each; returns each one's step times."""
     rounds: list[list[float]] = []
     began = time.perf_counter()
     while len(rounds) < LEAST_ROUNDS or time.perf_counter() - began < seconds * len(turns):
@@ -227,15 +222,24 @@ def _in_turns(turns: Sequence[tuple[Executor, Hashable]], seconds: float) -> lis
     return [list(times) for times in zip(*rounds, strict=True)]
 
 
+_NONE_YET = CpuTime(0.0, 0.0, 0.0)
+
+
 @dataclass
 class _Prepared:
-    """What a worker's process keeps between steps: the step, and what others took from it so far."""
+    """A step in a worker's process, and its CPU time so far (None if the system does not report it)."""
 
     step: Step
-    load: CpuTime | None = field(default_factory=lambda: CpuTime(0.0, 0.0, 0.0))
+    load: CpuTime | None = _NONE_YET
 
 
 _prepared: dict[Hashable, _Prepared] = {}
+
+
+def _warm_up(name: Hashable, step: Step) -> None:
+    for _ in range(WARM_UP_STEPS):
+        step()
+    _prepared[name] = _Prepared(step)
 
 
 def _prepare(config: TrainedConfig, variant: Variant, steps: Mapping[str, StepMaker]) -> None:
@@ -243,10 +247,7 @@ def _prepare(config: TrainedConfig, variant: Variant, steps: Mapping[str, StepMa
     torch.manual_seed(0)
     if not variant.dropout:
         config = config.model_copy(update={"model": config.model.model_copy(update={"dropout": 0.0})})
-    step = steps[variant.who](config, variant)
-    for _ in range(WARM_UP_STEPS):
-        step()
-    _prepared[variant] = _Prepared(step)
+    _warm_up(variant, steps[variant.who](config, variant))
 
 
 def _timed_step(name: Hashable) -> float:
@@ -262,51 +263,51 @@ def _timed_step(name: Hashable) -> float:
 
 
 def _cost(name: Hashable) -> tuple[float, float | None]:
-    """The worker's peak memory, MiB, and the share of the time since it was last asked that others took."""
-    load, _prepared[name].load = _prepared[name].load, CpuTime(0.0, 0.0, 0.0)
+    """The worker's peak memory in MiB, and the share of the step's time that other programs took."""
+    load, _prepared[name].load = _prepared[name].load, _NONE_YET
     return lifetime_peak_mib(), None if load is None else load.taken
 
 
 def measure_encodings(
     names: list[str], preset: str, seq_len: int | None, seconds: float
 ) -> Iterator[tuple[str, dict[str, BesideRoPE]]]:
-    """Measures each encoding, a spec, in its own process, and RoPE in another: each mode for about `seconds`.
+    """Measures each encoding, a spec, in its own process beside RoPE in another, each mode for about `seconds`.
 
     The two take turns, step by step. Modes are TRAINING, eager and in the precision that `train` would choose, and
-    evaluation in fp32 at each of FACTORS, but for a length that the encoding does not reach.
-    Raises UserError on an unknown spec.
+    evaluation in fp32 at each of FACTORS that the encoding reaches. Raises UserError on an unknown spec.
     """
     made = [(name, bench_config(preset, seq_len, name)) for name in names]
     for _, config in made:
         _model(config)
     with children.worker() as rope:
-        ropes = rope.submit(_prepare_modes, bench_config(preset, seq_len), "rope").result()
+        modes_of_rope = rope.submit(_prepare_modes, bench_config(preset, seq_len)).result()
         for name, config in made:
             with children.worker() as own:
-                found = own.submit(_prepare_modes, config, "own").result()
-                yield name, {mode: _beside(mode, own, rope, found[mode], ropes[mode], seconds) for mode in found}
+                modes = own.submit(_prepare_modes, config).result()
+                yield (
+                    name,
+                    {mode: _beside([(own, modes[mode]), (rope, modes_of_rope[mode])], mode, seconds) for mode in modes},
+                )
 
 
-def _beside(
-    mode: str, own: Executor, rope: Executor, owns: tuple[int, float], ropes: tuple[int, float], seconds: float
-) -> BesideRoPE:
-    """owns, ropes: the tokens of a step, and peak memory in MiB."""
-    turns = [(own, ("own", mode)), (rope, ("rope", mode))]
-    times = _in_turns(turns, seconds)
-    taken = [worker.submit(_cost, name).result()[1] for worker, name in turns]
-    return BesideRoPE(Speed(times[0], *owns, taken[0]), Speed(times[1], *ropes, taken[1]))
+def _beside(sides: Sequence[tuple[Executor, tuple[int, float]]], mode: str, seconds: float) -> BesideRoPE:
+    """sides: the worker of the encoding and that of RoPE, each with what `_prepare_modes` found for the mode."""
+    times = _in_turns([(worker, mode) for worker, _ in sides], seconds)
+    own, rope = (
+        Speed(each, *found, worker.submit(_cost, mode).result()[1])
+        for (worker, found), each in zip(sides, times, strict=True)
+    )
+    return BesideRoPE(own, rope)
 
 
-def _prepare_modes(config: TrainedConfig, who: str) -> dict[str, tuple[int, float]]:
-    """The tokens of a step in each mode, and the peak memory above that of the bare model, MiB."""
+def _prepare_modes(config: TrainedConfig) -> dict[str, tuple[int, float]]:
+    """The tokens of a step in each mode, and the peak memory above that of the bare model, in MiB."""
     keep_freed_memory()
     model = _model(config)
     before, found = lifetime_peak_mib(), {}
 
     def prepare(mode: str, step: Step, tokens: int) -> None:
-        for _ in range(WARM_UP_STEPS):
-            step()
-        _prepared[who, mode] = _Prepared(step)
+        _warm_up(mode, step)
         found[mode] = tokens, lifetime_peak_mib() - before
 
     for factor in FACTORS:
