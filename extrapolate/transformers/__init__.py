@@ -1,6 +1,6 @@
-"""Makes `transformers` know the models of this project, in this process: `import extrapolate.transformers`.
+"""Registers the models of this project with `transformers`: `import extrapolate.transformers`.
 
-After that, `AutoModelForCausalLM.from_pretrained` loads what `extrapolate export` wrote without `trust_remote_code`.
+After that, `AutoModelForCausalLM.from_pretrained` loads exported models without `trust_remote_code`.
 """
 
 from os import PathLike
@@ -20,10 +20,10 @@ from extrapolate.transformers.model import ExtrapolateConfig
 
 
 class ExtrapolateForCausalLM(model.ExtrapolateForCausalLM):
-    """The model that saves its code beside its weights, as `export` does: others may not have this package."""
+    """The model, which saves its code beside its weights like `export`, for those who do not have this package."""
 
     def save_pretrained(self, save_directory: str | PathLike[Any], *arguments: Any, **options: Any) -> None:
-        """As every model of `transformers`."""
+        """Saves the weights, the configuration and the code."""
         called = [self.config.encoding["name"], *(part["name"] for part in self.config.extensions)]
         classes = dict(zip(map(type, [self.decoder.encoding, *self.parts]), called, strict=True))
         self.config.auto_map = AUTO_MAP

@@ -19,13 +19,38 @@ from extrapolate.extensions.base import extensions
 from extrapolate.model.attention import Maps
 from extrapolate.model.llama import Decoder
 
+SETTINGS: dict[str, Any] = {  # of ExtrapolateConfig, with their defaults
+    "vocab_size": 2048,
+    "hidden_size": 128,
+    "intermediate_size": 384,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "head_dim": 32,
+    "rms_norm_eps": 1e-5,
+    "dropout": 0.0,
+    "qk_norm": False,
+    "qkv_bias": False,
+    "activation": "silu",
+    "post_norms": False,
+    "ssmax": False,
+    "sinks": False,
+    "output_gate": False,
+    "differential": False,
+    "canon": False,
+    "max_position_embeddings": 64,
+    "training_length": 64,
+    "needs_whole_text": False,
+    "use_cache": True,
+}
+
 
 class ExtrapolateConfig(PretrainedConfig):
     """Sizes, named as in `LlamaConfig`, and where position enters.
 
-    encoding, and each of extensions, has a `name` and `arguments`. training_length is L, tokens: what extensions count
-    in. needs_whole_text: every further token needs the whole text computed anew, so that nothing can be cached.
-    All from qk_norm to canon: as `ModelConfig` says.
+    encoding, and each of extensions, has a `name` and `arguments`. The other settings are those of SETTINGS.
+    training_length is L in tokens, the unit of extensions. needs_whole_text: every new token needs the whole text
+    computed again, so nothing can be cached. For those from qk_norm to canon see `ModelConfig`.
     """
 
     model_type = "extrapolate"
@@ -42,69 +67,27 @@ class ExtrapolateConfig(PretrainedConfig):
 
     def __init__(
         self,
-        vocab_size: int = 2048,
-        hidden_size: int = 128,
-        intermediate_size: int = 384,
-        num_hidden_layers: int = 4,
-        num_attention_heads: int = 4,
-        num_key_value_heads: int = 4,
-        head_dim: int = 32,
-        rms_norm_eps: float = 1e-5,
-        dropout: float = 0.0,
-        qk_norm: bool = False,
-        qkv_bias: bool = False,
-        activation: str = "silu",
-        post_norms: bool = False,
-        ssmax: bool = False,
-        sinks: bool = False,
-        output_gate: bool = False,
-        differential: bool = False,
-        canon: bool = False,
-        max_position_embeddings: int = 64,
-        training_length: int = 64,
         encoding: dict[str, Any] | None = None,
         extensions: list[dict[str, Any]] | None = None,
-        needs_whole_text: bool = False,
         tie_word_embeddings: bool = False,
-        use_cache: bool = True,
-        **others: Any,
+        **settings: Any,
     ) -> None:
-        self.vocab_size = vocab_size
-        self.hidden_size = hidden_size
-        self.intermediate_size = intermediate_size
-        self.num_hidden_layers = num_hidden_layers
-        self.num_attention_heads = num_attention_heads
-        self.num_key_value_heads = num_key_value_heads
-        self.head_dim = head_dim
-        self.rms_norm_eps = rms_norm_eps
-        self.dropout = dropout
-        self.qk_norm = qk_norm
-        self.qkv_bias = qkv_bias
-        self.activation = activation
-        self.post_norms = post_norms
-        self.ssmax = ssmax
-        self.sinks = sinks
-        self.output_gate = output_gate
-        self.differential = differential
-        self.canon = canon
-        self.max_position_embeddings = max_position_embeddings
-        self.training_length = training_length
+        for name, default in SETTINGS.items():
+            setattr(self, name, settings.pop(name, default))
         self.encoding: dict[str, Any] = {"name": "none", "arguments": {}} if encoding is None else encoding
         self.extensions = extensions or []
-        self.needs_whole_text = needs_whole_text
-        self.use_cache = use_cache
-        super().__init__(**others)
+        super().__init__(**settings)
         self.tie_word_embeddings = tie_word_embeddings
 
 
 class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
     """The decoder, its head, and a cache of keys and values.
 
-    The texts of a batch start at the left: there may be padding on the right, which changes nothing.
+    The texts of a batch start at the left. Padding on the right changes nothing.
     """
 
     config_class = ExtrapolateConfig
-    _supports_sdpa = True  # it is what the decoder calls wherever it can
+    _supports_sdpa = True  # which the decoder calls where it can
 
     def __init__(self, config: ExtrapolateConfig) -> None:
         super().__init__(config)
@@ -115,7 +98,7 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
             config.training_length,
             layers=config.num_hidden_layers,
         )
-        # from_pretrained makes models on no device: a tensor that no file holds would be lost.
+        # from_pretrained makes models on the meta device, where tensors that are in no file would be lost.
         with torch.device("cpu"):
             cls = encodings[config.encoding["name"]]
             layers = layers_of(cls, config.encoding["arguments"], dims)
@@ -124,8 +107,8 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
             extensions[part["name"]](**part["arguments"]).with_layers(part["layers"]) for part in config.extensions
         ]
         for module in self.decoder.modules():
-            module._non_persistent_buffers_set.clear()  # the file holds all of them
-            for name, buffer in module._buffers.items():  # each layer its own: only parameters can be tied
+            module._non_persistent_buffers_set.clear()  # the file has all of them
+            for name, buffer in module._buffers.items():  # one for each layer, as only parameters can be tied
                 module._buffers[name] = None if buffer is None else buffer.clone()
         first_names: dict[int, str] = {}
         self._tied_weights_keys = {
@@ -134,15 +117,15 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
             if (first := first_names.setdefault(id(parameter), name)) != name
         }
         self.post_init()
-        # Not of the class: versions before 5 refuse it where the encoding has no parameters, and buffers count, too.
+        # Not a class attribute: versions before 5 refuse that if the encoding has no parameters. Buffers count too.
         self._keep_in_fp32_modules_strict = {"encoding"}
 
     def get_expanded_tied_weights_keys(self, all_submodels: bool = False) -> dict[str, str]:
-        """Parameters that are another one, and its name: also what layers share, which no field of a config says."""
+        """The names of tied parameters, including those that layers share, which no field of a config says."""
         return dict(self._tied_weights_keys)
 
     def _init_weights(self, module: nn.Module) -> None:
-        """The modules draw their own weights when they are made."""
+        """Does nothing: the modules draw their own weights when they are made."""
 
     def get_input_embeddings(self) -> nn.Module:
         return self.decoder.embedding
@@ -157,7 +140,7 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
         self.decoder.head = new_embeddings
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Moves the model to a device, or to fewer bits: what encodings have of their own stays float32 there, too."""
+        """Moves the model to another device or dtype, but keeps the encodings' own tensors in float32."""
         own = [tensor for one in self.decoder.encodings for tensor in (*one.parameters(), *one.buffers())]
         own += [tensor.grad for tensor in own if tensor.grad is not None]
         kept = {id(tensor) for tensor in own}
@@ -170,15 +153,12 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
         return super()._apply(moved, recurse)
 
     def prepare_inputs_for_generation(self, *arguments: Any, **kwargs: Any) -> dict[str, Any]:
-        """As usual, without what `forward` does not take: the tokenizer of stop_strings, and places in a cache.
-
-        Versions of `transformers` before 5 hand those places to all models.
-        """
+        """Drops what `forward` does not take: the tokenizer of stop_strings, and cache_position (before version 5)."""
         inputs = cast(Any, super()).prepare_inputs_for_generation(*arguments, **kwargs)
         return {name: value for name, value in inputs.items() if name not in ("tokenizer", "cache_position")}
 
     def plan(self, length: int) -> Plan:
-        """What the extensions change in a text of so many tokens."""
+        """What the extensions change in a text of `length` tokens."""
         plan = PLAIN
         for part in self.parts:
             plan = plan.joined(part.applied(self.decoder.encoding, self.config.training_length, length))
@@ -197,15 +177,14 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
     ) -> CausalLMOutputWithPast | tuple[Tensor, ...]:
-        """Logits, [B, T, V], and the loss where there are labels, as other causal models of `transformers` have them.
+        """Logits, [B, T, V], and the loss if there are labels, like other causal models of `transformers`.
 
-        output_attentions: also the weights of attention, in `attentions`: of every layer, [B, H, T, T], or with what a
-        cache holds as further keys, [B, H, T, past + T]; None for a layer that has something in place of attention.
-        inputs_embeds and output_hidden_states are there for libraries that name them and leave them out, as PEFT does.
+        output_attentions: also returns attention weights in `attentions`, for each layer [B, H, T, T], or
+        [B, H, T, past + T] with a cache; None for a layer that has something in place of attention.
+        inputs_embeds and output_hidden_states exist for libraries that pass them unset, such as PEFT.
 
-        Raises ValueError on padding to the left of a text, on a text that is too long for the encoding, on a cache
-        where the model can have none, or one of another kind than DynamicCache, and on inputs or outputs that it does
-        not have.
+        Raises ValueError on padding to the left of a text, a text that is too long for the encoding, a cache if the
+        model cannot use one or it is not a DynamicCache, and inputs or outputs that the model does not have.
         """
         if inputs_embeds is not None or output_hidden_states:
             raise ValueError("this model takes token ids and gives logits: it has no other inputs and outputs")
@@ -233,7 +212,7 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
         setting = replace(self.decoder.setting(plan), observer=maps)
         kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
         dtype = self.decoder.head.weight.dtype
-        # Weights in few bits: positions, and what encodings make of them, stay float32, as in evaluations here.
+        # With weights in few bits, positions and what encodings compute from them stay in float32, as in evaluations.
         few_bits = dtype in (torch.bfloat16, torch.float16)
         with torch.autocast(input_ids.device.type, dtype) if few_bits else nullcontext():
             hidden_BTD = self.decoder.hidden(input_ids, setting, cache=cache)
@@ -245,13 +224,13 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
             loss=loss,
             logits=logits_BTV,
             past_key_values=past_key_values,
-            attentions=cast(Any, attentions),  # declared without None, which it has for layers without attention
+            attentions=cast(Any, attentions),  # declared without None, the value for layers without attention
         )
         return output if return_dict in (None, True) else output.to_tuple()
 
 
 class KeysAndValues:
-    """The cache of `transformers` as the decoder has it: beside keys and values, the inputs that gates are made of."""
+    """Adapts the cache of `transformers` to the decoder, which also caches the inputs of gates."""
 
     def __init__(self, kept: DynamicCache) -> None:
         self.kept, self.length = kept, kept.get_seq_length()
@@ -259,7 +238,7 @@ class KeysAndValues:
     def extend(
         self, encoding: Encoding, k_BGTK: Tensor, v_BGTK: Tensor, x_BTD: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """See `Cache`."""
+        """See `extrapolate.model.llama.Cache`."""
         if type(encoding).prepare is Encoding.prepare:
             x_BTD = x_BTD[..., :0]
         both, inputs = self.kept.update(torch.cat([k_BGTK, v_BGTK], dim=-1), x_BTD[:, None], encoding.dims.layer)
