@@ -26,8 +26,7 @@ from extrapolate.extensions import recipe
 from extrapolate.extensions.base import extensions
 from extrapolate.interop import huggingface
 from extrapolate.interop.huggingface.config import ARCHITECTURES, ONLY, TEXT_OF, Fields, completed
-from extrapolate.interop.huggingface.rotary import OF_LAYERS
-from extrapolate.interop.huggingface.scaling import ROPE_FIELDS, ROPE_SHARED
+from extrapolate.interop.huggingface.rotary import OF_LAYERS, ROPE_FIELDS, ROPE_SHARED
 from extrapolate.model import size
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.model import Model

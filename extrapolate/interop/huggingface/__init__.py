@@ -1,6 +1,6 @@
-"""Checkpoints as Hugging Face has them, in this project's terms. `transformers` is not needed.
+"""Reads checkpoints of Hugging Face without `transformers`.
 
-What the decoder cannot reproduce exactly is refused, by the name of the field that asks for it.
+Refuses what the decoder cannot reproduce exactly, and names the field that requires it.
 """
 
 from extrapolate.interop.huggingface.rotary import Rotary as Rotary

@@ -1,4 +1,4 @@
-"""A checkpoint's config.json, read field by field, and the classes of transformers that it may name."""
+"""Reads a checkpoint's config.json, and knows the classes of transformers that it may name."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,13 +11,13 @@ from extrapolate.specs import LARGEST_WHOLE
 
 @dataclass(frozen=True)
 class Fields:
-    """What a configuration says, and where it is."""
+    """The values of a configuration, and the path of its file."""
 
     path: Path
     values: Mapping[str, Any]
 
     def whole(self, name: str) -> int:
-        """A field's positive whole number. Raises UserError if it is missing, or none."""
+        """A field's positive whole number. Raises UserError if it is missing or anything else."""
         value = self.values.get(name)
         if value is None:
             raise UserError(f"{self.path} has no {name}")
@@ -26,30 +26,30 @@ class Fields:
         return value
 
     def number(self, name: str, usual: float | None = None) -> float:
-        """A field's positive number, `usual` if it is missing. Raises UserError if it is none."""
+        """A field's positive number, `usual` if it is missing. Raises UserError if it is anything else."""
         value = usual if self.values.get(name) is None else self.values[name]
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= 3.4e38:
             raise self.error(f"{name} is {short(value)}, not a positive number")
         return float(value)
 
     def flag(self, name: str) -> bool:
-        """Whether a field is true; a missing one is not. Raises UserError if it is neither true nor false."""
+        """Whether a field is true; False if it is missing. Raises UserError if it is neither true nor false."""
         value = self.values.get(name)
         if value not in (None, False, True):
             raise self.error(f"{name} is {short(value)}, neither true nor false")
         return bool(value)
 
     def error(self, text: str) -> UserError:
-        """What is wrong with the configuration."""
+        """An error that names the configuration's file."""
         return UserError(f"{self.path}: {text}")
 
     def unmatched(self, name: str, value: Any) -> UserError:
-        """A field asks for a scaling that no extension here reproduces."""
+        """An error for a field that requires a scaling that no extension here reproduces."""
         return self.error(f"{name} is {short(value)}, which no extension here reproduces")
 
 
 def short(value: Any) -> str:
-    """A value in a message."""
+    """A value for a message, truncated."""
     text = str(value)
     return text if len(text) <= 60 else f"{text[:60]}..."
 
@@ -61,14 +61,13 @@ GEMMA, GEMMA2, GEMMA3 = (f"{name}ForCausalLM" for name in ("Gemma", "Gemma2", "G
 
 @dataclass(frozen=True)
 class Architecture:
-    """What a class computes that no field of its configuration says.
+    """What a class computes that its configuration does not say.
 
-    defaults: the values of fields that it leaves out, if they are not the same for all. activation: the field that
-    names the activation. of_layers: whether layer_types says what each layer sees. qk_norm: whether queries and keys
-    are normalised. qkv_bias: whether they and values have biases; None: as attention_bias says. partial: whether
+    defaults: the values of missing fields that differ between classes. activation: the field that names the activation.
+    of_layers: whether layer_types says what each layer sees. qk_norm: whether queries and keys are normalised.
+    qkv_bias: whether queries, keys and values have biases; None: as attention_bias says. partial: whether
     partial_rotary_factor counts. pairing: of rotated channels. one_more: whether norms multiply by one more than their
-    weight, and embeddings by the square root of the width. post_norms: whether there are norms after each part of a
-    layer, too.
+    weight, and embeddings by the square root of the width. post_norms: whether norms also follow each part of a layer.
     """
 
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -106,12 +105,7 @@ ARCHITECTURES = {
         {"num_key_value_heads": 4, "rope_theta": 2_000_000.0, "tie_word_embeddings": True}, of_layers=True
     ),
     PHI3: Architecture({"rms_norm_eps": 1e-5, "original_max_position_embeddings": 4096}, partial=True),
-    GLM: Architecture(
-        _GLM,
-        qkv_bias=None,
-        partial=True,
-        pairing="interleaved",
-    ),
+    GLM: Architecture(_GLM, qkv_bias=None, partial=True, pairing="interleaved"),
     GEMMA: Architecture(_GEMMA | {"num_key_value_heads": 16, "hidden_act": "gelu_pytorch_tanh"}, one_more=True),
     GEMMA2: Architecture(
         _LATER_GEMMA | {"final_logit_softcapping": 30.0, "attn_logit_softcapping": 50.0},
@@ -131,10 +125,10 @@ ARCHITECTURES = {
         post_norms=True,
     ),
 }
-# Classes for text and pictures, of which the part for text is read: its class.
+# Classes for text and pictures, with the class of the part for text, which is what is read.
 TEXT_OF = {"Gemma3ForConditionalGeneration": GEMMA3}
-TEXT = "language_model."  # what the names of its weights begin with
-# Fields that mean another model if they have another value; left out, they have the first.
+TEXT = "language_model."  # the prefix of that part's weights
+# Fields with the values that the decoder supports; the first is the value of a missing field.
 ONLY: dict[str, tuple[Any, ...]] = {
     "attention_bias": (False, None),
     "mlp_bias": (False, None),
@@ -145,14 +139,14 @@ ONLY: dict[str, tuple[Any, ...]] = {
     "attn_logit_softcapping": (None,),
     "final_logit_softcapping": (None,),
 }
-# What the activation of the feed-forward gate is called there and here.
+# The names of activations of the feed-forward gate, there and here.
 ACTIVATIONS = {"silu": "silu", "swish": "silu", "gelu_pytorch_tanh": "gelu_tanh"}
 
 
 def completed(given: Fields) -> Fields:
-    """The configuration with what it leaves out, its class, and what the names of its weights begin with.
+    """Adds to a configuration its missing fields, its class, and the prefix of its weights' names.
 
-    Raises UserError on what is not supported.
+    Raises UserError on anything that is not supported.
     """
     if "provenance" in given.values:
         raise UserError(f"{given.path} is of a run: name its folder without hf:")
@@ -169,7 +163,7 @@ def completed(given: Fields) -> Fields:
         said = {"quantization_config": said.get("quantization_config"), **text}
     architecture = ARCHITECTURES[name]
     values = {"hidden_act": "silu", **architecture.defaults, **said, "architecture": name, "prefix": prefix}
-    if name == GEMMA and values["hidden_act"] == "gelu":  # as its first releases call it
+    if name == GEMMA and values["hidden_act"] == "gelu":  # the name in its first releases
         values["hidden_act"] = "gelu_pytorch_tanh"
     config = Fields(given.path, values)
     read = {"use_sliding_window": architecture.of_layers, "partial_rotary_factor": architecture.partial}
@@ -190,5 +184,5 @@ def completed(given: Fields) -> Fields:
 
 
 def architecture_of(config: Fields) -> Architecture:
-    """The architecture of a configuration that is completed."""
+    """The architecture of a completed configuration."""
     return ARCHITECTURES[config.values["architecture"]]

@@ -1,5 +1,6 @@
-"""How position enters a checkpoint's model."""
+"""How position enters a checkpoint's model: the encoding of its layers, and its scaling as an extension."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,13 +21,22 @@ from extrapolate.interop.huggingface.config import (
     architecture_of,
     short,
 )
-from extrapolate.interop.huggingface.scaling import factor_of, kind_of, scaling_of
 from extrapolate.interop.huggingface.source import Source
 from extrapolate.model.config import MOST_LAYERS
 from extrapolate.names import LONGEST
 from extrapolate.specs import LARGEST_WHOLE
 
-# The fields that say it, for messages.
+# The fields that each type of rotary embedding requires, and those that it may leave out.
+ROPE_FIELDS: dict[str, tuple[set[str], set[str]]] = {
+    "default": (set(), set()),
+    "linear": ({"factor"}, set()),
+    "dynamic": ({"factor"}, set()),
+    "llama3": ({"factor", "low_freq_factor", "high_freq_factor"}, set()),
+    "longrope": ({"long_factor", "short_factor"}, {"factor", "attention_factor"}),
+    "yarn": ({"factor"}, {"beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim", "truncate"}),
+}
+ROPE_SHARED = {"type", "rope_type", "rope_theta", "original_max_position_embeddings", "partial_rotary_factor"}
+# The fields that describe the kinds of layers, for messages.
 OF_LAYERS = (
     "no_rope_layers",
     "layer_types",
@@ -39,7 +49,7 @@ OF_LAYERS = (
 
 @dataclass(frozen=True)
 class LayerKinds:
-    """The encoding that has these layers, its arguments but the thetas, and a window that all layers have, tokens."""
+    """The encoding with these layers, its arguments except thetas, and a window in tokens that all layers share."""
 
     encoding: str
     arguments: Mapping[str, Any]
@@ -65,9 +75,9 @@ def kinds_of(config: Fields) -> LayerKinds:
 def layer_kinds(config: Mapping[str, Any], layers: int) -> LayerKinds | None:
     """The kinds of the layers of a completed configuration; None if no encoding here has such layers.
 
-    SmolLM3's no_rope_layers has a 0 for each layer without rotation; by default each `no_rope_layer_interval`-th is
-    one. layer_types says which layers see the last `sliding_window` keys alone. Raises TypeError, ValueError or
-    ArithmeticError if a field is no list, or no number.
+    SmolLM3's no_rope_layers has a 0 for each layer without rotation, by default every `no_rope_layer_interval`-th one.
+    layer_types says which layers see only the last `sliding_window` keys. Raises TypeError, ValueError or
+    ArithmeticError if a field is not a list, or not a number.
     """
     name = config["architecture"]
     rotates = [True] * layers
@@ -90,7 +100,7 @@ def layer_kinds(config: Mapping[str, Any], layers: int) -> LayerKinds | None:
 
 
 def _sliding(config: Mapping[str, Any], rotates: Sequence[bool]) -> list[bool | None]:
-    """Which layers have the window if layer_types does not say it."""
+    """Which layers have the window if there are no layer_types."""
     name, layers = config["architecture"], range(len(rotates))
     if name == SMOLLM3:
         return [not rotated for rotated in rotates]
@@ -104,10 +114,10 @@ def _sliding(config: Mapping[str, Any], rotates: Sequence[bool]) -> list[bool | 
 
 
 def _encoding_of(rotates: Sequence[bool], windows: Sequence[int | None]) -> LayerKinds | None:
-    """The encoding whose layers rotate so, and have these windows."""
+    """The encoding whose layers have these rotations and windows; None if there is none."""
     if len(set(windows)) == 1 and len(set(rotates)) == 1:
         return LayerKinds("rope" if rotates[0] else "none", {}, windows[0])
-    # Every n-th layer is another one: it does not rotate, or it alone sees all keys.
+    # Every n-th layer differs from the rest: it does not rotate, or only it sees all keys.
     others = [window is None for window in windows] if all(rotates) else [not rotated for rotated in rotates]
     every = others.index(True) + 1
     if others != [(i + 1) % every == 0 for i in range(len(others))]:
@@ -122,17 +132,17 @@ def _encoding_of(rotates: Sequence[bool], windows: Sequence[int | None]) -> Laye
 
 @dataclass(frozen=True)
 class Rotary:
-    """How position enters: the base theta, L in tokens, what always applies, as a recipe's text, and the encoding.
+    """How position enters: the base theta, L in tokens, the recipe that always applies, as text, and the encoding.
 
-    unrotated_scale: what the products of channels that do not rotate are to be multiplied by, for the extension
-    sharpens them, too.
+    others: further arguments of the encoding. unrotated_scale: what to multiply the products of unrotated channels by,
+    because the extension sharpens them too.
     """
 
     theta: float
     seq_len: int
     extension: str | None
     encoding: str = "rope"
-    others: Mapping[str, Any] = field(default_factory=dict)  # arguments of the encoding
+    others: Mapping[str, Any] = field(default_factory=dict)
     unrotated_scale: float = 1.0
 
     @property
@@ -142,10 +152,10 @@ class Rotary:
 
 
 def rotary_of(source: Source, seq_len: int | None = None) -> Rotary:
-    """The rotary embedding, for the training length named or else the one the configuration says.
+    """The rotary embedding for a training length.
 
-    That is the original length of a scaling, or max_position_embeddings. Raises UserError on a scaling that no
-    extension of ours reproduces exactly.
+    seq_len: the training length in tokens (default: the original length of a scaling, or max_position_embeddings).
+    Raises UserError on a scaling that no extension reproduces exactly.
     """
     config = source.config
     kinds = kinds_of(config)
@@ -163,7 +173,7 @@ def rotary_of(source: Source, seq_len: int | None = None) -> Rotary:
     unrotated_scale = 1.0
     if encoding == "local-global":
         arguments["local_theta"] = local.number("rope_theta")
-        if kind == "linear" and local is not rope:  # of the layers that see everything
+        if kind == "linear" and local is not rope:  # only layers that see everything are scaled
             arguments["factor"], scaling = factor_of(rope), None
     elif fraction < 1:
         encoding, arguments = "partial-rope", {"fraction": fraction}
@@ -172,7 +182,7 @@ def rotary_of(source: Source, seq_len: int | None = None) -> Rotary:
             unrotated_scale = 1 / LongRoPE(factor=factor).logit_scale(length, length)
     if (pairing := architecture_of(config).pairing) != "half":
         arguments["pairing"] = pairing
-    parts = [] if scaling is None or encoding == "none" else [scaling]  # if nothing rotates, nothing is scaled
+    parts = [] if scaling is None or encoding == "none" else [scaling]  # without rotation there is nothing to scale
     if kinds.window is not None:
         parts.append(specs.spell("window", {"size": kinds.window}))
     extension = recipes.parse(" + ".join(parts)).text if parts else None
@@ -180,7 +190,7 @@ def rotary_of(source: Source, seq_len: int | None = None) -> Rotary:
 
 
 def _ropes(config: Fields, kinds: LayerKinds) -> tuple[Fields, Fields]:
-    """The rotation's configuration, and that of layers with a window if others have none."""
+    """The configuration of the rotation, and that of layers with a window if other layers have none."""
     said, scaling = (config.values.get(name) or {} for name in ("rope_parameters", "rope_scaling"))
     for name, value in (("rope_parameters", said), ("rope_scaling", scaling)):
         if not isinstance(value, dict):
@@ -190,11 +200,10 @@ def _ropes(config: Fields, kinds: LayerKinds) -> tuple[Fields, Fields]:
         rope = Fields(config.path, usual | _given(scaling or said))
         return rope, rope
     kinds_said = ("full_attention", "sliding_attention")
-    # Some versions of transformers write a type for all layers beside, which means nothing.
-    if any(value not in (None, "default") for name, value in said.items() if name not in kinds_said):
-        raise config.error(f"rope_parameters is {short(said)}, and not an object for each type of layer")
     far, near = (said.get(name) or {} for name in kinds_said)
-    if not isinstance(far, dict) or not isinstance(near, dict):
+    # Some versions of transformers also write a type for all layers, which means nothing.
+    meant = [value for name, value in said.items() if name not in kinds_said and value not in (None, "default")]
+    if meant or not isinstance(far, dict) or not isinstance(near, dict):
         raise config.error(f"rope_parameters is {short(said)}, and not an object for each type of layer")
     usual = {"rope_theta": config.number("rope_theta", 1_000_000.0)}
     everywhere = Fields(config.path, usual | _given(far) | _given(scaling))
@@ -210,18 +219,18 @@ def _given(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_kind(config: Fields, kind: str, kinds: LayerKinds, fraction: float) -> None:
-    """Raises UserError if a type of rotary embedding does not go with such layers, or with the architecture."""
+    """Raises UserError if the type of rotary embedding does not fit these layers or the architecture."""
     if config.values["architecture"] == PHI3 and kind not in ("default", "longrope"):
         raise config.error(f"rope_type is {kind}, which {PHI3} does not have")
-    which = None
     if kinds.encoding == "rnope" and kind in ("yarn", "longrope"):  # ours sharpen the scores of all layers
         which = "layers have no rotation"
     elif kinds.encoding == "local-global" and kind not in ("default", "linear"):
         which = "layers have a window"
     elif fraction < 1 and kind == "yarn":
         which = "channels have no rotation"
-    if which is not None:
-        raise config.error(f"rope_type is {kind}, and some {which}: no extension here reproduces that")
+    else:
+        return
+    raise config.error(f"rope_type is {kind}, and some {which}: no extension here reproduces that")
 
 
 def _rotated(config: Fields, rope: Fields) -> float:
@@ -232,3 +241,92 @@ def _rotated(config: Fields, rope: Fields) -> float:
     if fraction > 1 or (fraction < 1 and not architecture_of(config).partial):
         raise config.unmatched(name, fraction)
     return fraction
+
+
+def kind_of(rope: Fields) -> str:
+    """The type of rotary embedding in a configuration. Raises UserError if it is unknown or its fields do not fit."""
+    kind = rope.values.get("rope_type") or rope.values.get("type") or "default"
+    kind = "longrope" if kind == "su" else kind  # the name in Phi-3's first releases
+    if not isinstance(kind, str) or kind not in ROPE_FIELDS:
+        raise rope.error(f"rope_type is {short(kind)}; what can be read: {', '.join(ROPE_FIELDS)}")
+    needed, optional = ROPE_FIELDS[kind]
+    if missing := sorted(name for name in needed if rope.values.get(name) is None):
+        raise rope.error(f"its rope_type, {kind}, lacks {', '.join(missing)}")
+    given = {name for name, value in rope.values.items() if value is not None}
+    if unknown := sorted(given - needed - optional - ROPE_SHARED):
+        raise rope.error(f"its rope_type, {kind}, does not go with {', '.join(unknown)}")
+    return kind
+
+
+def scaling_of(rope: Fields, longest: int, original: int, length: int) -> str | None:
+    """The scaling of a rotary embedding as an extension's text; None if there is none.
+
+    longest: max_position_embeddings. original: the scaling's unit of length. length: L. All in tokens. Raises UserError
+    on a scaling that no extension reproduces exactly.
+    """
+    kind = kind_of(rope)
+    if kind == "linear":
+        return specs.spell("pi", {"factor": factor_of(rope)})
+    if kind == "dynamic":
+        if length != longest or original != longest:
+            raise rope.error(
+                "its rope_type, dynamic, depends on max_position_embeddings, which is "
+                f"{longest}: the training length cannot be {length}"
+            )
+        return specs.spell("dynamic-ntk", {"factor": factor_of(rope)})
+    if kind == "llama3":
+        # Turns within L. At the same frequency, a longer L has more of them.
+        slow, fast = (rope.number(f"{name}_freq_factor") * length / original for name in ("low", "high"))
+        return specs.spell("llama3", {"factor": factor_of(rope), "slow": slow, "fast": fast})
+    if kind == "longrope":
+        return _longrope(rope, longest, original, length)
+    if kind == "yarn":
+        factor = factor_of(rope)
+        _check_yarn(rope, factor)
+        fast, slow = (
+            rope.number(f"beta_{name}", usual) * length / original for name, usual in (("fast", 32.0), ("slow", 1.0))
+        )
+        return specs.spell("yarn", {"factor": factor, "fast": fast, "slow": slow})
+    return None
+
+
+def factor_of(rope: Fields) -> float:
+    """The factor of a scaling. Raises UserError if it is below 1."""
+    factor = rope.number("factor")
+    if factor < 1:
+        raise rope.unmatched("factor", factor)
+    return factor
+
+
+def _check_yarn(rope: Fields, factor: float) -> None:
+    """Raises UserError unless scores are multiplied by A^2 with A = 0.1 ln s + 1, and the ramp's ends are rounded."""
+    if rope.values.get("truncate") not in (None, True):
+        raise rope.unmatched("truncate", rope.values["truncate"])
+    ours = 0.1 * math.log(factor) + 1
+    given = rope.values.get("attention_factor")
+    if given is not None and not math.isclose(rope.number("attention_factor"), ours, rel_tol=1e-6):
+        raise rope.unmatched("attention_factor", given)
+    if given is None and rope.values.get("mscale") and rope.values.get("mscale_all_dim"):
+        above, below = (0.1 * rope.number(name) * math.log(factor) + 1 for name in ("mscale", "mscale_all_dim"))
+        if not math.isclose(above / below, ours, rel_tol=1e-6):
+            raise rope.unmatched("mscale", rope.values["mscale"])
+
+
+def _longrope(rope: Fields, longest: int, original: int, length: int) -> str:
+    """The extension for longrope. Raises UserError unless scores are multiplied by 1 + ln s / ln L for this L."""
+    if length != original:
+        raise rope.error(
+            "its rope_type, longrope, depends on original_max_position_embeddings, which is "
+            f"{original}: the training length cannot be {length}"
+        )
+    lists = {}
+    for name in ("long", "short"):
+        numbers = rope.values[f"{name}_factor"]
+        if not isinstance(numbers, list) or not numbers or not all(type(one) in (int, float) for one in numbers):
+            raise rope.unmatched(f"{name}_factor", numbers)
+        lists[name] = ",".join(map(str, numbers))
+    factor = rope.number("factor", longest / original)
+    ours = math.sqrt(1 + math.log(max(1.0, factor)) / math.log(original))
+    if not math.isclose(rope.number("attention_factor", ours), ours, rel_tol=1e-6):
+        raise rope.unmatched("attention_factor", rope.values["attention_factor"])
+    return specs.spell("longrope", {"factor": factor, **lists})

@@ -1,4 +1,4 @@
-"""The files of a checkpoint, in a local folder or of the Hugging Face Hub, and the sizes of its model."""
+"""The files of a checkpoint, from a local folder or the Hugging Face Hub, and the sizes of its model."""
 
 import hashlib
 import re
@@ -18,7 +18,7 @@ NEEDED = [CONFIG, TOKENIZER, WEIGHTS, INDEX, "model-*.safetensors"]
 
 @dataclass(frozen=True)
 class Source:
-    """The files of a checkpoint, and what its configuration says, with what it leaves out filled in."""
+    """The files of a checkpoint, and its completed configuration."""
 
     folder: Path
     config: Fields
@@ -39,9 +39,9 @@ class Source:
 
 
 def find(name: str) -> Source:
-    """A checkpoint in a local folder of that name, or of the Hugging Face Hub.
+    """Finds a checkpoint in the local folder `name`, or downloads it from the Hugging Face Hub.
 
-    Raises UserError if there is none, a file is missing or damaged, or the architecture is not supported.
+    Raises UserError if it does not exist, a file is missing or damaged, or the architecture is not supported.
     """
     folder = Path(name).expanduser()
     if not name or not folder.is_dir():
@@ -62,9 +62,9 @@ def _downloaded(name: str) -> Path:
 
     try:
         return Path(snapshot_download(name, allow_patterns=NEEDED))
-    except Exception as error:  # the library lets those of its transport through
+    except Exception as error:  # the library lets errors of its transport through
         raise UserError(
-            f"hf:{name}: there is no folder {name}, and it cannot be had from the Hugging Face Hub: {error}"
+            f"hf:{name}: there is no folder {name}, and it cannot be downloaded from the Hugging Face Hub: {error}"
         ) from error
 
 
@@ -89,11 +89,12 @@ def _weight_files(folder: Path, name: str) -> tuple[Path, ...]:
 
 
 def sizes_of(source: Source) -> ModelConfig:
-    """The model's sizes. Raises UserError if the configuration lacks one, or they do not fit."""
+    """The model's sizes. Raises UserError if the configuration lacks one, or they do not fit together."""
     config, architecture = source.config, architecture_of(source.config)
     heads = config.whole("num_attention_heads")
     width = config.whole("hidden_size")
-    if config.values.get("head_dim") is None and width % heads:
+    head_dim = None if config.values.get("head_dim") is None else config.whole("head_dim")
+    if head_dim is None and width % heads:
         raise config.error(f"hidden_size {width} is not a multiple of {heads} heads")
     kv_heads = heads if config.values.get("num_key_value_heads") is None else config.whole("num_key_value_heads")
     if heads % kv_heads:
@@ -104,7 +105,7 @@ def sizes_of(source: Source) -> ModelConfig:
         layers=config.whole("num_hidden_layers"),
         heads=heads,
         kv_heads=kv_heads,
-        head_dim=width // heads if config.values.get("head_dim") is None else config.whole("head_dim"),
+        head_dim=head_dim or width // heads,
         dropout=0.0,
         ff_width=config.whole("intermediate_size"),
         tied_embeddings=config.flag("tie_word_embeddings"),

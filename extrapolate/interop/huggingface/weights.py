@@ -1,4 +1,4 @@
-"""The weights of a checkpoint, under our names."""
+"""Reads the weights of a checkpoint under our names."""
 
 import torch
 from safetensors import SafetensorError
@@ -11,7 +11,7 @@ from extrapolate.interop.huggingface.rotary import rotary_of
 from extrapolate.interop.huggingface.source import Source
 from extrapolate.model.config import ModelConfig
 
-# The names of a layer's norms here and there; the second, if there are some after attention and feed-forward, too.
+# The names of a layer's norms here and there. The second table is for layers with post-norms.
 _NORMS = {"attention_norm": "input_layernorm", "feed_forward_norm": "post_attention_layernorm"}
 _POST_NORMS = {
     "attention_post_norm": "post_attention_layernorm",
@@ -22,7 +22,7 @@ FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
 def weights_of(source: Source, sizes: ModelConfig) -> dict[str, Tensor]:
-    """The weights under our names, float32. Raises UserError if one is missing, damaged or has no place here."""
+    """The weights under our names, float32. Raises UserError if one is missing, damaged or not in our decoder."""
     theirs = _read(source)
 
     def take(*names: str) -> Tensor:
@@ -34,7 +34,7 @@ def weights_of(source: Source, sizes: ModelConfig) -> dict[str, Tensor]:
             raise UserError(f"{source.folder}: {', '.join(names)} do not fit each other: {error}") from None
 
     def joined(whole: str, *parts: str) -> Tensor:
-        """A matrix that some classes have in one, and others in parts."""
+        """A matrix that some classes have as a whole, and others in parts."""
         return take(whole) if whole in theirs else take(*parts)
 
     norms = _NORMS | (_POST_NORMS if sizes.post_norms else {})
@@ -60,7 +60,7 @@ def weights_of(source: Source, sizes: ModelConfig) -> dict[str, Tensor]:
         ours["head.weight"] = take("lm_head.weight")
     elif "lm_head.weight" in theirs and not torch.equal(take("lm_head.weight"), ours["embedding.weight"]):
         raise UserError(f"{source.folder}: tie_word_embeddings is true, and lm_head.weight is not the embedding")
-    # Old checkpoints hold the frequencies too, which follow from theta.
+    # Old checkpoints also have the frequencies, which follow from theta.
     if left := sorted(name for name in theirs if not name.endswith("rotary_emb.inv_freq")):
         raise UserError(f"{source.folder}: this project's decoder has no place for {', '.join(left[:3])}")
     _fold(ours, source, sizes)
@@ -68,9 +68,9 @@ def weights_of(source: Source, sizes: ModelConfig) -> dict[str, Tensor]:
 
 
 def _fold(ours: dict[str, Tensor], source: Source, sizes: ModelConfig) -> None:
-    """Puts into the weights what a class multiplies by and our decoder does not, in place.
+    """Multiplies the weights, in place, by the scales that a class applies and our decoder does not.
 
-    Scores are scaled by the width of a head here, embeddings and norms by nothing.
+    Our decoder scales scores by the width of a head, and embeddings and norms by nothing.
     """
     architecture = architecture_of(source.config)
     if architecture.one_more:
@@ -79,7 +79,7 @@ def _fold(ours: dict[str, Tensor], source: Source, sizes: ModelConfig) -> None:
                 ours[name] += 1
         scale = sizes.width**0.5
         ours["embedding.weight"] *= scale
-        if sizes.tied_embeddings:  # what the head reads is smaller, for it is the scaled embedding
+        if sizes.tied_embeddings:  # the head is the scaled embedding, so its input must be smaller
             ours["norm.weight"] /= scale
     if "query_pre_attn_scalar" in architecture.defaults:
         scale = (sizes.head_dim / source.config.number("query_pre_attn_scalar")) ** 0.5
@@ -87,8 +87,8 @@ def _fold(ours: dict[str, Tensor], source: Source, sizes: ModelConfig) -> None:
             name = f"blocks.{layer}.attention.{'q_norm' if sizes.qk_norm else 'qkv'}.weight"
             ours[name][: sizes.heads * sizes.head_dim] *= scale  # a norm has fewer rows
     rotary = rotary_of(source)
-    # The extension sharpens the products of all channels. The biases of keys need no change: on channels without
-    # rotation they add the same to all scores of a query.
+    # The extension sharpens the products of all channels. Biases of keys need no change: on channels without rotation
+    # they add the same to all scores of a query.
     if rotary.unrotated_scale != 1:
         rotated, queries = int(rotary.others["fraction"] * sizes.head_dim), sizes.heads * sizes.head_dim
         for layer in range(sizes.layers):
@@ -97,7 +97,7 @@ def _fold(ours: dict[str, Tensor], source: Source, sizes: ModelConfig) -> None:
 
 
 def _read(source: Source) -> dict[str, Tensor]:
-    """The weights under their own names, without what those of a part for text begin with; other parts are left out."""
+    """The weights of the part for text, under their own names without its prefix."""
     prefix = source.config.values["prefix"]
     found: dict[str, Tensor] = {}
     for path in source.weights:

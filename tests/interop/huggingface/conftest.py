@@ -31,7 +31,7 @@ class Checkpoint:
     model: torch.nn.Module
 
     def rewrite(self, **changes: Any) -> None:
-        """Changes fields of config.json; those that become ... go."""
+        """Changes fields of config.json; a value of ... removes the field."""
         path = self.folder / "config.json"
         config = json.loads(path.read_text()) | changes
         path.write_text(json.dumps({name: value for name, value in config.items() if value is not ...}))
@@ -52,7 +52,7 @@ class Checkpoint:
             return model(tokens, plan)
 
     def theirs(self, tokens: Tensor) -> Tensor:
-        """Logits as transformers reads it, afresh: some rotary embeddings remember the longest input."""
+        """Logits as transformers reads it, loaded anew because some rotary embeddings remember the longest input."""
         import transformers
 
         model = transformers.AutoModelForCausalLM.from_pretrained(self.folder, dtype=torch.float32).eval()
@@ -60,7 +60,7 @@ class Checkpoint:
             return model(input_ids=tokens).logits
 
     def agree(self, length: int, seq_len: int | None = None) -> None:
-        """Compares the logits of a text of so many tokens."""
+        """Compares the logits of a text of `length` tokens."""
         tokens = torch.randint(0, 97, (2, length), generator=torch.Generator().manual_seed(length))
         expected = self.theirs(tokens)
         assert expected.std() > 0.1

@@ -1,4 +1,4 @@
-"""What the fields of a configuration say of its layers; test_logits.py compares logits."""
+"""The encoding that a configuration's fields require; test_logits.py compares logits."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ ALL, LAST = ["sliding_attention"], ["full_attention"]
         ({"no_rope_layers": [1, 0, 1]}, None),
         ({"no_rope_layers": [1, 0, 1, 1]}, None),
         ({"layer_types": ["chunked_attention"] * 4}, None),
-        (SLIDING, None),  # where nothing else is said, the layers without rotation have the window
+        (SLIDING, None),  # by default the layers without rotation have the window
         ({**SLIDING, "layer_types": ALL * 4}, None),
         ({**SLIDING, "layer_types": ALL + LAST * 3}, None),
         ({**SLIDING, "layer_types": ALL * 2 + LAST * 2, "no_rope_layers": [1, 1, 1, 1]}, None),
