@@ -1,4 +1,4 @@
-"""The tasks of lm-eval for runs: which there are, a run's scores, and their rows."""
+"""Loads tasks of lm-eval, scores runs on them, and makes the rows of tables."""
 
 import contextlib
 import hashlib
@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from fnmatch import fnmatchcase
+from fnmatch import filter as matching
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,12 +23,12 @@ from extrapolate.specs import did_you_mean
 if TYPE_CHECKING:
     from extrapolate.interop.lm_eval import RunLM
 
-OWN_TASKS = Path(__file__).parent / "tasks"  # the probes: for lm-eval's own command, too
+OWN_TASKS = Path(__file__).parent / "tasks"  # the probes, also for lm-eval's own command
 MISSING = "benchmarks need the package lm-eval: pip install 'extrapolate[lm-eval]'"
-BOOTSTRAP = 1000  # times, for the standard error of a metric that is no mean, such as a perplexity
+BOOTSTRAP = 1000  # resamples for the standard error of a metric that is not a mean, such as perplexity
 COPIES = (
-    "without the Hub, put a copy of the data set into COPIES/NAME, NAME as it is there, and give `data_dir='COPIES'` "
-    "(docs/benchmarks.md)"
+    "without the Hub, put a copy of the data set into COPIES/NAME, with its name on the Hub as NAME, and give "
+    "`data_dir='COPIES'` (docs/benchmarks.md)"
 )
 
 
@@ -43,16 +43,16 @@ def check_installed() -> None:
 
 @dataclass(frozen=True)
 class Tasks:
-    """Tasks and groups of lm-eval with their data, for any number of models."""
+    """Tasks and groups of lm-eval with their data, which any number of models can be scored on."""
 
     tasks: dict[str, Any]
     groups: dict[str, Any]
 
     @classmethod
     def load(cls, names: Sequence[str], include_path: Path | None, data_dir: Path | None) -> "Tasks":
-        """The tasks by their names, or by patterns of them, such as `mmlu_*`.
+        """Loads tasks by names or patterns, such as `mmlu_*`.
 
-        include_path: a folder with tasks of one's own. data_dir: the folder with copies of data sets, each under its
+        include_path: a folder with the user's own tasks. data_dir: a folder with copies of data sets, each under its
         name on the Hub. Raises UserError if lm-eval, a task or its data is missing.
         """
         check_installed()
@@ -61,42 +61,42 @@ class Tasks:
         for name, folder in (("include_path", include_path), ("data_dir", data_dir)):
             if folder is not None and not folder.is_dir():
                 raise UserError(f"`{name}={folder}` is no folder")
-        _silence()
+        import datasets
         from lm_eval.tasks import TaskManager
 
+        logging.getLogger("lm_eval").setLevel(logging.ERROR)  # these libraries log every task and file
+        datasets.disable_progress_bars()
         own = [str(folder.resolve()) for folder in (OWN_TASKS, include_path) if folder is not None]
         manager = TaskManager(include_path=own, include_defaults=False)
-        if not all(_matching(name, manager.all_tasks) for name in names):  # lm-eval's own thousands take seconds
+        if not all(matching(manager.all_tasks, name) for name in names):  # lm-eval's own thousands take seconds
             manager = TaskManager(include_path=own)
         chosen = []
         for name in names:
-            if not (matching := _matching(name, manager.all_tasks)):
+            if not (found := matching(manager.all_tasks, name)):
                 raise UserError(f"lm-eval has no task '{name}'; {did_you_mean(name, manager.all_tasks)}")
-            chosen += matching
+            chosen += found
         tasks: dict[str, Any] = {}
         groups: dict[str, Any] = {}
-        with (
-            contextlib.chdir(data_dir or Path()),
-            _metrics_of_lm_eval(),
-        ):  # the library looks for a folder of a data set's name before the Hub
+        # The library looks for a folder with a data set's name before it asks the Hub.
+        with contextlib.chdir(data_dir or Path()), _metrics_of_lm_eval():
             for name in dict.fromkeys(chosen):
                 try:
-                    found = manager.load([name])
-                except Exception as error:  # a task is code of anybody's, and so are its errors
+                    made = manager.load([name])
+                except Exception as error:  # a task is anybody's code, and may raise anything
                     reason = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
                     raise UserError(f"the task {name} or its data cannot be loaded: {reason}; {COPIES}") from error
-                tasks |= found["tasks"]
-                groups |= found.get("groups", {})
+                tasks |= made["tasks"]
+                groups |= made.get("groups", {})
         for name, task in tasks.items():
             if getattr(task, "UNSAFE_CODE", False) or getattr(task, "MULTIMODAL", False):
                 raise UserError(f"the task {name} runs what a model writes, or shows it pictures: neither is done here")
         return cls(tasks, groups)
 
     def questions(self, model: Any, shots: int | None, limit: float | None) -> dict[str, Any]:
-        """The results of lm-eval's `evaluate` for a model of its kind.
+        """Runs lm-eval's `evaluate` on one of its models, and returns the results.
 
-        Examples before the questions are drawn as its `simple_evaluate` does, which would take seconds to describe the
-        machine. A task that fixes no examples keeps to that.
+        Few-shot examples are drawn like those of its `simple_evaluate`, which would spend seconds describing the
+        machine. A task that is fixed at zero examples stays so.
         """
         from lm_eval import evaluate
         from lm_eval.defaults import DEFAULT_OTHER_SEED
@@ -106,7 +106,7 @@ class Tasks:
             if own is None or (shots is not None and own != 0):
                 task.set_config(key="num_fewshot", value=shots or 0)
             task.set_fewshot_seed(seed=DEFAULT_OTHER_SEED)
-        os.environ.setdefault("DISABLE_MULTIPROC", "1")  # its workers end by a signal, which is Ctrl-C to this program
+        os.environ.setdefault("DISABLE_MULTIPROC", "1")  # its workers end by a signal that is Ctrl-C to this program
         printed = contextlib.redirect_stdout(sys.stderr)
         with warnings.catch_warnings(), printed, _metrics_of_lm_eval():  # stdout is for results
             warnings.simplefilter("ignore")
@@ -116,7 +116,7 @@ class Tasks:
 
 @contextlib.contextmanager
 def _metrics_of_lm_eval() -> Iterator[None]:
-    """Within it, the name of a metric is never taken for a folder: `evaluate` would run a script in it."""
+    """Refuses metrics whose name is also a folder, because `evaluate` would run a script in it."""
     import evaluate
 
     load = evaluate.load
@@ -133,20 +133,8 @@ def _metrics_of_lm_eval() -> Iterator[None]:
         evaluate.load = load
 
 
-def _matching(name: str, known: Sequence[str]) -> list[str]:
-    return [one for one in known if fnmatchcase(one, name)]
-
-
-def _silence() -> None:
-    """The libraries log every task and every file; what goes wrong is an error all the same."""
-    import datasets
-
-    logging.getLogger("lm_eval").setLevel(logging.ERROR)
-    datasets.disable_progress_bars()
-
-
 def rows(model: "RunLM", extension: str, found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The rows of `eval_tasks.parquet`: one for each task, or group of tasks, and metric."""
+    """The rows of `eval_tasks.parquet`, one for each metric of each task or group of tasks."""
     run = model.run
     shared = common(run, model.loaded, model.checkpoint, model.precision, "", "")
     shared |= {
@@ -188,16 +176,16 @@ def rows(model: "RunLM", extension: str, found: Mapping[str, Any]) -> Iterator[d
 
 
 def _leaves(task: str, children: Mapping[str, Sequence[str]]) -> list[str]:
-    """The tasks of a group, and of the groups in it; a task itself."""
+    """The tasks of a group and of the groups in it, or the task itself."""
     if task not in children:
         return [task]
     return list(dict.fromkeys(leaf for child in children[task] for leaf in _leaves(child, children)))
 
 
 def _hash_of(samples: Sequence[Mapping[str, Any]], version: object) -> str:
-    """Identifies a task's edition: its version, and its questions with prompts, choices and right answers.
+    """A hash of a task's version and its questions, with their prompts, choices and right answers.
 
-    lm-eval's own hash of a prompt is of the text before the choices, and that of a target may be of a choice's index.
+    lm-eval's own hash of a prompt covers only the text before the choices, and that of a target may be of an index.
     """
     names = ("doc_id", "doc_hash", "arguments", "target_hash")
     asked = {json.dumps([sample[name] for name in names], default=str) for sample in samples}

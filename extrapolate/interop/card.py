@@ -1,4 +1,4 @@
-"""The model card of a run that is exported: what it was trained on, how its loss grows with length, how to load it."""
+"""The model card of an exported run: its training text, its loss by length, and how to load it."""
 
 import inspect
 import json
@@ -9,13 +9,12 @@ from typing import Any
 
 from extrapolate import results, specs
 from extrapolate.catalogue.entries import paragraphs
-from extrapolate.names import AS_TRAINED
+from extrapolate.names import AS_TRAINED, TEXT_TABLE
 from extrapolate.reports.escaping import markdown
 from extrapolate.runs.config import ImportedConfig, TrainedConfig
 from extrapolate.runs.run import Run
 from extrapolate.version import __version__
 
-EVALS = "evals.parquet"
 HEAD = """\
 ---
 library_name: transformers
@@ -40,19 +39,19 @@ print(tokenizer.decode(model.generate(**inputs, max_new_tokens=20)[0]))
 
 
 def card(run: Run, folder: Path, architecture: str, remote_code: bool, use_cache: bool) -> str:
-    """README.md of an exported folder, from the run's settings, where it comes from, and its tables.
+    """The README.md of an exported folder, from the run's settings, provenance and tables.
 
-    folder: the exported folder, whose name the example loads. remote_code: whether it holds code of its own. use_cache:
-    whether what was computed of earlier tokens can be kept while the model generates. The card is made to be published:
-    it names no folder of this machine.
+    folder: the exported folder, which the example loads by its name. remote_code: whether it has its own code.
+    use_cache: whether earlier tokens can be cached during generation. The card is meant for publication, so it names no
+    folder of this machine.
     """
-    loading = {"folder": json.dumps(folder.name, ensure_ascii=False), "trusted": TRUSTED if remote_code else ""}
+    name = json.dumps(folder.name, ensure_ascii=False)
     parts = [
         HEAD,
         f"# {markdown(run.name)}",
         _paragraph(" ".join(_about(run))),
         "## Load it",
-        LOAD.format(**loading),
+        LOAD.format(folder=name, trusted=TRUSTED if remote_code else ""),
         _paragraph(" ".join(_loading(run, architecture, remote_code, use_cache))),
         "## Training",
         "\n".join(f"- {line}" for line in _training(run)),
@@ -133,14 +132,15 @@ def _training(run: Run) -> Iterator[str]:
 
 
 def _published(source: str) -> str:
-    """Where text or weights come from: a folder of this machine by its name alone."""
+    """Where text or weights come from. Of a folder of this machine, only the name."""
     return markdown(Path(source).name if source.startswith(("/", "~", ".")) else source)
 
 
 def _losses(run: Run) -> Iterator[str]:
-    """A table for each protocol that the run was evaluated with, as it was trained."""
-    rows = results.read(run.path / EVALS, results.EVALS) if (run.path / EVALS).is_file() else []
-    weights = run.checkpoints("last")[-1].sha256  # of an earlier training in the folder, there may be rows too
+    """A table for each protocol that the run was evaluated with, without extensions."""
+    table = run.path / TEXT_TABLE
+    rows = results.read(table, results.EVALS) if table.is_file() else []
+    weights = run.checkpoints("last")[-1].sha256  # there may also be rows of an earlier training in this folder
     rows = [row for row in rows if row["extension"] == AS_TRAINED and row["weights_sha256"] == weights]
     if not rows:
         yield "It was not evaluated before it was exported."

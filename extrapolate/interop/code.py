@@ -1,7 +1,7 @@
-"""The code of an exported model: whole modules of this package and users' files, copied into one folder.
+"""Copies the code of an exported model, whole modules of this package and users' files, into one folder.
 
 A module `extrapolate.encodings.base` becomes `encodings_base.py`, and its imports from this package become relative.
-Only what those imports lead to is copied.
+Only modules that are imported are copied.
 """
 
 import ast
@@ -20,9 +20,9 @@ from extrapolate.version import __version__
 PACKAGE, MODEL = "extrapolate", "extrapolate.transformers.model"
 OWN, CONFIG_CLASS, MODEL_CLASS = "modeling_extrapolate", "ExtrapolateConfig", "ExtrapolateForCausalLM"
 AUTO_MAP = {"AutoConfig": f"{OWN}.{CONFIG_CLASS}", "AutoModelForCausalLM": f"{OWN}.{MODEL_CLASS}"}
-# Of a model with code of a user's file, which `import extrapolate.transformers` does not know.
+# The model_type if a user's file is needed, which `import extrapolate.transformers` does not know.
 USERS_TYPE = "extrapolate-with-users-file"
-# What `import extrapolate` gives users' files in the folder.
+# What users' files in the folder can import from `extrapolate`, and the modules that have it.
 PUBLIC = {"Encoding": "encodings.base", "Extension": "extensions.base", "UserError": "errors"}
 
 
@@ -34,15 +34,15 @@ def of_user(cls: type) -> bool:
 def code_of(model: Decoder, classes: Mapping[type, str]) -> dict[str, str]:
     """The files with a model's code, by name.
 
-    classes: those of its encoding and extensions, and their names in the configuration. Raises UserError if a user's
-    file imports something from this package that cannot be copied.
+    classes: the classes of its encoding and extensions, with their names in the configuration. Raises UserError if a
+    user's file imports something from this package that cannot be copied.
     """
     needed = dict.fromkeys([*classes, *(type(module) for module in model.modules() if isinstance(module, Encoding))])
     users = dict.fromkeys(cls.__module__ for cls in needed if of_user(cls))
     copies = _Copies({module: f"user_file_{number}" for number, module in enumerate(users)})
     for module in (MODEL, *(cls.__module__ for cls in needed)):
         copies.take(module)
-    lines = ["", "", "# All other files: transformers copies only those that a line names at its start."]
+    lines = ["", "", "# All other files, because transformers copies only files that an import line names."]
     lines += [f"from .{name} import __name__ as _" for name in sorted(copies.texts.keys() - {OWN})]
     for number, (cls, name) in enumerate(classes.items()):
         if of_user(cls):  # the package's own classes register themselves
@@ -52,7 +52,7 @@ def code_of(model: Decoder, classes: Mapping[type, str]) -> dict[str, str]:
     if users:
         lines.append(f"{CONFIG_CLASS}.model_type = {USERS_TYPE!r}")
     copies.texts[OWN] += "\n".join(lines) + "\n"
-    # A process has one operator of each name, and may load several such folders beside this package.
+    # Operator names are unique in a process, which may load several such folders beside this package.
     own = hashlib.sha256("".join(copies.texts.values()).encode()).hexdigest()[:12]
     return {
         f"{name}.py": text.replace('custom_op("extrapolate::', f'custom_op("extrapolate_{own}::')
@@ -61,15 +61,15 @@ def code_of(model: Decoder, classes: Mapping[type, str]) -> dict[str, str]:
 
 
 class _Copies:
-    """Modules, and all that they import from this package."""
+    """Copies of modules, and of everything that they import from this package."""
 
     def __init__(self, users: Mapping[str, str]) -> None:
-        """users: the modules of users' files, and how their copies are called, without `.py`."""
+        """users: the modules of users' files, with the names of their copies without `.py`."""
         self.names = {MODEL: OWN, PACKAGE: "public", **users}
         self.texts: dict[str, str] = {}  # by the name of the file, without `.py`
 
     def take(self, module: str) -> str:
-        """Copies a module, unless that is done already, and returns the name of its file."""
+        """Copies a module unless it is copied already, and returns the name of its file without `.py`."""
         name = self.names.get(module) or module.removeprefix(f"{PACKAGE}.").replace(".", "_")
         if name not in self.texts:
             self.texts[name] = self._copied(module)
@@ -100,12 +100,12 @@ class _Copies:
             line = lines[first][: node.col_offset] + new.encode() + lines[last][node.end_col_offset :]
             lines[first : last + 1] = [line]
         origin = "A file of a user" if module.startswith(specs.USER_MODULE) else f"{module}, licence Apache-2.0"
-        # Two lines: a third one no longer declares the encoding of the file, and the copy is in UTF-8.
+        # Two lines, so that an encoding declaration moves to the third line and has no effect: the copy is in UTF-8.
         title = f"# {origin}.\n# Copied by extrapolate {__version__}, which made imports relative.\n"
         return title + b"\n".join(lines).decode()
 
     def _relative(self, node: ast.Import | ast.ImportFrom, path: Path) -> Iterator[str]:
-        """The statements that take the place of one that imports from this package."""
+        """The statements that replace one that imports from this package."""
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if not _is_ours(ast.Import([alias])):

@@ -1,4 +1,4 @@
-"""A run as a folder that `transformers` loads. `transformers` itself is not needed to write it."""
+"""Exports runs to folders that `transformers` loads. Writing them does not need `transformers`."""
 
 import json
 from collections.abc import Sequence
@@ -24,10 +24,10 @@ from extrapolate.runs.run import TOKENIZER, Run
 
 @dataclass(frozen=True)
 class Exported:
-    """A run that was written for `transformers`.
+    """A run that was exported for `transformers`.
 
     architecture: the class that loads it. remote_code: whether the folder has that class's code, which runs only with
-    trust_remote_code=True. use_cache: whether what was computed of earlier tokens can be kept while it generates.
+    trust_remote_code=True. use_cache: whether earlier tokens can be cached during generation.
     """
 
     folder: Path
@@ -36,14 +36,14 @@ class Exported:
     use_cache: bool
 
     def row(self) -> dict[str, Any]:
-        """As `extrapolate export --json` prints it."""
+        """The row that `extrapolate export --json` prints."""
         return {**vars(self), "folder": str(self.folder)}
 
 
 def write(run: Run, out: Path) -> Exported:
-    """Writes a run's final weights as a new folder; see `content_of`.
+    """Writes a run's final weights to a new folder; see `content_of`.
 
-    Raises UserError if the run has no final weights, is damaged, or the folder is there already.
+    Raises UserError if the run has no final weights or is damaged, or the folder exists.
     """
     tokenizer = run.tokenizer
     with files.new_folder(out) as folder:
@@ -78,7 +78,7 @@ def write(run: Run, out: Path) -> Exported:
 
 @dataclass(frozen=True)
 class Content:
-    """What a model's folder holds beside its tokenizer and its card: the configuration, the weights, and files of code.
+    """The configuration, weights and code files of an exported folder.
 
     There is no code if a class of transformers computes the same.
     """
@@ -89,10 +89,10 @@ class Content:
 
 
 def content_of(model: Decoder, name: str, recipe: Recipe | None, trained_length: int) -> Content:
-    """A model as `transformers` has it.
+    """Converts a model for `transformers`.
 
-    name: the encoding's, as the run has it. recipe: the extension that belongs to the model. trained_length: the length
-    of its training windows, tokens. Raises UserError if a user's file cannot be exported.
+    name: the encoding's name in the run. recipe: the extension that belongs to the model. trained_length: the length of
+    its training windows, in tokens. Raises UserError if a user's file cannot be exported.
     """
     parts = () if recipe is None else recipe.parts
     dependent = needs_whole_text(model, parts)
@@ -100,36 +100,32 @@ def content_of(model: Decoder, name: str, recipe: Recipe | None, trained_length:
     common = {"use_cache": not dependent, "dtype": "float32", "bos_token_id": None, "pad_token_id": None}
     if config is not None:
         return Content({**config, **common}, stock_weights(model), {})
-    sizes = model.config
     texts = [] if recipe is None else specs.split_outside_parentheses(recipe.text, "+")
-    names = [specs.parse(text).name for text in texts]
+    named = [(specs.parse(text).name, part) for text, part in zip(texts, parts, strict=True)]
+    classes = {type(model.encoding): name} | {type(part): text for text, part in named}
     own = {
         "architectures": [MODEL_CLASS],
-        "model_type": "extrapolate",  # as the class says
+        "model_type": USERS_TYPE if any(of_user(cls) for cls in classes) else "extrapolate",  # as in the class
         "auto_map": AUTO_MAP,
-        **named_sizes(sizes),
-        **other_settings(sizes),
+        **named_sizes(model.config),
+        **other_settings(model.config),
         "max_position_embeddings": trained_length,
         "training_length": model.seq_len,
         "encoding": {"name": name, "arguments": model.encoding.arguments()},
         "extensions": [
-            {"name": text, "arguments": part.arguments(), "layers": part.for_layers}
-            for text, part in zip(names, parts, strict=True)
+            {"name": text, "arguments": part.arguments(), "layers": part.for_layers} for text, part in named
         ],
         "needs_whole_text": dependent,
     }
-    classes = {type(model.encoding): name} | {type(part): text for text, part in zip(names, parts, strict=True)}
-    if any(of_user(cls) for cls in classes):
-        own["model_type"] = USERS_TYPE
     return Content({**own, **common}, _own_weights(model), code_of(model, classes))
 
 
 def needs_whole_text(model: Decoder, parts: Sequence[Extension]) -> bool:
-    """Whether every further token needs the whole text computed anew, so that a cache of keys and values is no use.
+    """Whether every new token needs the whole text computed again, so that a cache of keys and values is useless.
 
-    It does if a layer has something else in place of attention, or Canon layers, for whose inputs a cache has no room;
-    if the positions of a short text are not those that a long one begins with; or if an extension scales by the length.
-    Which keys are seen, and how scores grow with their number, follows from places alone.
+    It does if a layer has something in place of attention, or Canon layers, whose inputs no cache holds; if a long text
+    does not begin with the positions of a short one; or if an extension scales by the length. Which keys are seen, and
+    how scores grow with their number, depends only on places.
     """
     if model.config.canon or not all(encoding.attends() for encoding in model.encodings):
         return True
@@ -145,19 +141,19 @@ def needs_whole_text(model: Decoder, parts: Sequence[Extension]) -> bool:
                 part.plan(model.encoding, trained, length)
                 for length in (trained, trained + 1, 2 * trained, 4 * trained)
             ]
-        except UserError:  # it does not reach so far
+        except UserError:  # it does not reach that far
             return True
-        if len({replace(plan, window=None, pairs=None, log_length=None, log_steps=None) for plan in plans}) > 1:
+        from_places: dict[str, Any] = dict.fromkeys(("window", "pairs", "log_length", "log_steps"))
+        if len({replace(plan, **from_places) for plan in plans}) > 1:
             return True
-        # These are left out if they would change nothing.
-        from_places = ("window", "pairs", "log_length", "log_steps")
+        # These are None if they would change nothing.
         if any(len({getattr(plan, name) for plan in plans} - {None}) > 1 for name in from_places):
             return True
     return False
 
 
 def _own_weights(model: Decoder) -> dict[str, Tensor]:
-    """Every parameter and buffer, also those that follow from the arguments: each under all its names, but the head."""
+    """Every parameter and buffer, under each of its names except that of a tied head."""
     tensors = dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers(remove_duplicate=False))
     if model.config.tied_embeddings:
         del tensors["head.weight"]

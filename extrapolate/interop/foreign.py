@@ -1,4 +1,4 @@
-"""Models that other libraries run: whatever maps token ids to logits is evaluated like a run.
+"""Models that other libraries run. Anything that maps token ids to logits can be evaluated like a run.
 
 Shapes: B batch, T tokens, V vocabulary.
 """
@@ -6,7 +6,7 @@ Shapes: B batch, T tokens, V vocabulary.
 import hashlib
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -31,15 +31,15 @@ from extrapolate.runs.weights import Checkpoint
 from extrapolate.specs import user_files
 
 USER_MODEL = "model.py"  # the folder's copy of the user's file that loads the model
-TRIED = 32  # tokens of the window that a model is tried with first
-TIMES, TOKENS, LOGITS = (1, 4), 3, 16  # then with several of its L: how many tokens and logits of each are remembered
-SAME = 2e-2  # the same between machines and precisions: another model differs by more
+TRIED = 32  # tokens in the window that a model is tried with first
+TIMES, TOKENS, LOGITS = (1, 4), 3, 16  # then windows of these multiples of L: tokens and logits to remember of each
+SAME = 2e-2  # machines and precisions differ by less, and other models by more
 
 Logits = Callable[[Tensor], Any]
 
 
 class _ForeignEncoding(Encoding):
-    """Stands for whatever a model of another library does with position: nothing of it can be changed."""
+    """Stands for whatever another library's model does with position, which cannot be changed."""
 
     source = "unknown"
     accepts = frozenset()
@@ -50,7 +50,7 @@ class _ForeignEncoding(Encoding):
 
 
 class ForeignModel:
-    """A call that maps token ids, int64 [B, T], to logits, [B, T, V], with the interface that an evaluation needs."""
+    """Wraps a call that maps token ids, int64 [B, T], to logits, [B, T, V], in the interface that evaluation needs."""
 
     ssmax = False
 
@@ -66,11 +66,11 @@ class ForeignModel:
         return self.name
 
     def parameter_count(self) -> int | None:
-        """The parameters of a torch module; None of anything else."""
+        """The number of parameters of a torch module; None for anything else."""
         return sum(p.numel() for p in self.call.parameters()) if isinstance(self.call, nn.Module) else None
 
     def parameters_sha256(self) -> str | None:
-        """A hash of today's parameters and buffers of a torch module; None of anything else."""
+        """A hash of the current parameters and buffers of a torch module; None for anything else."""
         if not isinstance(self.call, nn.Module):
             return None
         state = self.call.state_dict()
@@ -81,12 +81,12 @@ class ForeignModel:
         return self.encoding.defined_at(length, plan)
 
     def setting(self, plan: Plan, storage: Storage = "fp32") -> Plan:
-        """No extension applies, so that there is but the plain plan."""
+        """The plan itself, which is always the plain one because no extension applies."""
         assert plan == PLAIN
         return plan
 
     def hidden(self, tokens_BT: Tensor, plan: Any, first_wanted: int = 0) -> Tensor:
-        """The logits themselves, float32: there is nothing left for the head to do."""
+        """The logits themselves, float32, so that the head has nothing to do."""
         found = self.call(tokens_BT)
         found = getattr(found, "logits", found)
         logits_BTV = found if isinstance(found, Tensor) else torch.as_tensor(np.asarray(found))
@@ -102,16 +102,17 @@ class ForeignModel:
         return hidden_RD
 
     def to(self, device: str) -> Self:
-        """Stays where its own library put it."""
+        """Does nothing: the model stays where its library put it."""
         return self
 
 
 @dataclass(frozen=True)
 class ForeignRun:
-    """A model that another library runs, with the folder that keeps its rows: made by `foreign`."""
+    """A model that another library runs, with the folder that keeps its rows. Made by `foreign`."""
 
     folder: Run
     model: ForeignModel
+    config: ForeignConfig
     own_extension: Recipe | None = None
 
     @property
@@ -125,23 +126,17 @@ class ForeignRun:
         return self.folder.name
 
     @property
-    def config(self) -> ForeignConfig:
-        """What is known of the model."""
-        assert isinstance(self.folder.config, ForeignConfig)
-        return self.folder.config
-
-    @property
     def provenance(self) -> dict[str, Any]:
         """Which version, commit and machine made the folder."""
         return self.folder.provenance
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """What turns text into the model's tokens."""
+        """The model's tokenizer."""
         return self.folder.tokenizer
 
     def checkpoints(self, which: str) -> list[Checkpoint]:
-        """The model as it is: its library knows no others."""
+        """The model in its current state, the only one there is."""
         known = self.config.foreign
         known_by = (known.answers, known.source, known.file_sha256, self.model.parameters_sha256())
         return [Checkpoint(self.path, 0, 0, hashlib.sha256(repr(known_by).encode()).hexdigest())]
@@ -171,7 +166,7 @@ def foreign(
     device: str = "cpu",
     out: str | Path | None = None,
 ) -> ForeignRun:
-    """Wraps a model of another library, anything that maps token ids to logits, to be evaluated like a run.
+    """Wraps a model of another library, anything that maps token ids to logits, to evaluate it like a run.
 
     call: takes token ids, an int64 torch tensor [B, T], and returns logits [B, T, V], as a torch tensor, a NumPy array
     or an object with `logits`, like the models of `transformers`. A torch module is put into eval mode. name: the
@@ -181,8 +176,8 @@ def foreign(
     tables. device: where token ids are put. out: the folder that keeps the rows (default: ckpt/foreign-NAME).
 
     The model is tried with short windows, and with one of L and one of 4 L tokens. Raises UserError if it does not
-    return logits for every token of the vocabulary, returns different ones the second time, or sees later tokens; or if
-    `out` holds another model.
+    return logits for every token of the vocabulary, returns different logits the second time, or sees later tokens; or
+    if `out` holds another model.
     """
     if seq_len < 2:
         raise UserError(f"the training length of {name} must be 2 tokens or more, not {seq_len}")
@@ -190,7 +185,11 @@ def foreign(
         raise UserError("a model of another library needs a name for tables")
     if isinstance(call, nn.Module):
         call.eval()
-    own = tokenizer if isinstance(tokenizer, Tokenizer) else tokenizers.read(_file_of(Path(tokenizer)))
+    if isinstance(tokenizer, Tokenizer):
+        own = tokenizer
+    else:
+        path = Path(tokenizer)
+        own = tokenizers.read(path / "tokenizer.json" if path.is_dir() else path)
     given = _tried(ForeignModel(call, name, seq_len, 0, max_length, device), own.get_vocab_size())
     model = ForeignModel(call, name, seq_len, given, max_length, device)
     config = ForeignConfig(
@@ -199,19 +198,19 @@ def foreign(
             name=name,
             source=getattr(call, "__qualname__", type(call).__qualname__),
             seq_len=seq_len,
-            vocab_size=model.vocab_size,
+            vocab_size=given,
             max_length=max_length,
             answers=_answers(model, own.get_vocab_size()),
         ),
     )
     slug = re.sub(r"[^\w.=+-]+", "-", name).strip("-")
-    return ForeignRun(_folder(Path(out or Path("ckpt") / f"foreign-{slug}"), config, own), model)
+    return _kept(Path(out or Path("ckpt") / f"foreign-{slug}"), model, config, own)
 
 
 def loaded(file: Path, function: str) -> ForeignRun:
-    """What a function of a user's file returns, which must be what `foreign` returns; its folder keeps a copy.
+    """Calls a function of a user's file that returns what `foreign` returns, and keeps a copy of the file.
 
-    Raises UserError if the file or the function is not there, or fails.
+    Raises UserError if the file or the function does not exist or fails.
     """
     load = user_files.load_function(file, function)
 
@@ -226,16 +225,12 @@ def loaded(file: Path, function: str) -> ForeignRun:
     known = {"source": f"{file.name}:{function}", "file_sha256": file_sha256(file)}
     config = made.config.model_copy(update={"foreign": made.config.foreign.model_copy(update=known)})
     files.write_bytes(made.path / USER_MODEL, file.read_bytes())
-    return replace(made, folder=_folder(made.path, config, made.tokenizer))
-
-
-def _file_of(path: Path) -> Path:
-    return path / "tokenizer.json" if path.is_dir() else path
+    return _kept(made.path, made.model, config, made.tokenizer)
 
 
 @torch.inference_mode()
 def _tried(model: ForeignModel, vocab_size: int) -> int:
-    """How many logits it gives for a token. Raises UserError if the model is none that can be evaluated."""
+    """Tries a model; returns its number of logits per token. Raises UserError if it cannot be evaluated."""
     length = min(TRIED, model.seq_len, model.encoding.max_length or TRIED)
     tokens_BT = torch.randint(vocab_size, (2, length), generator=torch.Generator().manual_seed(0)).to(model.device)
     logits_BTV = model.hidden(tokens_BT, PLAIN)
@@ -259,9 +254,9 @@ def _tried(model: ForeignModel, vocab_size: int) -> int:
 
 @torch.inference_mode()
 def _answers(model: ForeignModel, vocab_size: int) -> tuple[float, ...]:
-    """Some logits for fixed windows: what the model is known by. Raises UserError if it fails on one of them.
+    """Some logits for fixed windows, which identify the model. Raises UserError if it fails on one of them.
 
-    Windows that memory does not suffice for are left out.
+    Windows that do not fit into memory are left out.
     """
     answers: list[Tensor] = []
     longest = model.encoding.max_length or TIMES[-1] * model.seq_len
@@ -286,21 +281,22 @@ def _answers(model: ForeignModel, vocab_size: int) -> tuple[float, ...]:
     return tuple(round(float(x), 4) for x in torch.cat(answers))
 
 
-def _folder(path: Path, config: ForeignConfig, tokenizer: Tokenizer) -> Run:
+def _kept(path: Path, model: ForeignModel, config: ForeignConfig, tokenizer: Tokenizer) -> ForeignRun:
+    """The model with its folder. Raises UserError if the folder holds another run or model."""
     with files.locked(path):
         files.remove_partials(path)
         if (path / CONFIG).exists():
             there = Run.open(path).config
             if not isinstance(there, ForeignConfig) or not _same(there, config):
                 raise UserError(f"{path} holds another run or model: choose another folder, or delete it")
-            # Those of before, whatever is rounded otherwise today.
+            # Keep the earlier answers, even if some are rounded differently today.
             kept = {"foreign": config.foreign.model_copy(update={"answers": there.foreign.answers})}
             config = config.model_copy(update=kept)
-        return Run.create(path, config, tokenizer.to_str().encode())
+        return ForeignRun(Run.create(path, config, tokenizer.to_str().encode()), model, config)
 
 
 def _same(there: ForeignConfig, config: ForeignConfig) -> bool:
-    """Whether they are of one model. If memory sufficed for fewer windows, only these are compared."""
+    """Whether both are of the same model. If one has fewer windows, for lack of memory, only those are compared."""
     theirs, ours = there.foreign.answers, config.foreign.answers
     largest = max(1.0, *map(abs, ours))
     return there.config_hash() == config.config_hash() and all(

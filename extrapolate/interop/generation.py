@@ -1,4 +1,4 @@
-"""Text that a model continues, token by token.
+"""Generates text token by token.
 
 Shapes: B batch, here 1, T tokens, G key and value heads, K head dim, D width, V vocabulary.
 """
@@ -16,7 +16,7 @@ from extrapolate.model.llama import Decoder
 
 
 class Kept:
-    """What all layers keep of earlier tokens: see `Cache`."""
+    """The cache of earlier tokens for all layers, see `Cache`."""
 
     def __init__(self) -> None:
         self.length = 0
@@ -25,7 +25,7 @@ class Kept:
     def extend(
         self, encoding: Encoding, k_BGTK: Tensor, v_BGTK: Tensor, x_BTD: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Takes a layer's keys, values and inputs of the tokens that follow; gives those of all tokens."""
+        """Adds a layer's keys, values and inputs of new tokens; returns those of all tokens."""
         layer, new = encoding.dims.layer, (k_BGTK, v_BGTK, x_BTD)
         if layer in self._layers:
             k, v, x = (torch.cat(pair, dim=-2) for pair in zip(self._layers[layer], new, strict=True))
@@ -40,7 +40,7 @@ def likeliest(logits_V: Tensor) -> int:
 
 
 class Drawn:
-    """Tokens drawn from the softmax of their logits divided by a temperature, or from the `top_k` likeliest of them."""
+    """Draws tokens from the softmax of logits divided by a temperature, among all or the `top_k` likeliest."""
 
     def __init__(self, temperature: float, top_k: int | None, seed: int) -> None:
         self.temperature, self.top_k = temperature, top_k
@@ -49,7 +49,7 @@ class Drawn:
     def __call__(self, logits_V: Tensor) -> int:
         logits_V = logits_V.double().cpu()
         best, ids = logits_V.topk(min(self.top_k or len(logits_V), len(logits_V)))
-        # Less the largest, so that no temperature is too low: what is divided is 0 or below.
+        # The largest is subtracted, so that no temperature is too low.
         weights = ((best - best[0]) / self.temperature).softmax(dim=0)
         return int(ids[torch.multinomial(weights, 1, generator=self._generator)])
 
@@ -65,19 +65,17 @@ def generated(
 ) -> list[int]:
     """The tokens that follow, at most `most`, up to the first at which `ended` is true.
 
-    setting: what the model made of a plan. choose: takes a token by its logits, [V]. Earlier tokens are computed once,
-    unless another library runs the model, or what they are changes with the length of the text.
+    setting: made by the model from a plan. choose: picks a token by its logits, [V]. Earlier tokens are cached, unless
+    another library runs the model, or their values change with the length of the text.
     """
-    kept = Kept() if isinstance(model, Decoder) and not needs_whole_text(model, ()) else None
+    kept = Kept()
+    cached: dict[str, Any] = {"cache": kept} if isinstance(model, Decoder) and not needs_whole_text(model, ()) else {}
     new: list[int] = []
-    whole = list(tokens)
     while len(new) < most and not (new and ended(new)):
-        tokens_BT = torch.tensor([whole if kept is None else whole[kept.length :]], device=model.device)
-        if kept is None or not isinstance(model, Decoder):
-            hidden_BTD = model.hidden(tokens_BT, setting)
-        else:
-            hidden_BTD = model.hidden(tokens_BT, setting, cache=kept)
+        whole = [*tokens, *new]
+        tokens_BT = torch.tensor([whole[kept.length :]], device=model.device)
+        hidden_BTD = model.hidden(tokens_BT, setting, **cached)
+        if cached:
             kept.length = len(whole)
         new.append(choose(model.head(hidden_BTD[0, -1:])[0]))
-        whole.append(new[-1])
     return new

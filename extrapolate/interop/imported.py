@@ -1,4 +1,4 @@
-"""Checkpoints that were trained elsewhere, brought in as runs: evaluated like all others, their training unknown."""
+"""Imports checkpoints that were trained elsewhere as runs, which are evaluated like all others."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ PREFIX = "hf:"
 
 
 def place_of(name: str, folder: Path = Path("ckpt")) -> Path:
-    """The folder of the run that a checkpoint becomes, if it has the training length of its own configuration."""
+    """The folder of an imported checkpoint that keeps the training length of its own configuration."""
     return folder / f"hf-{_model_name(name)}"
 
 
@@ -26,11 +26,11 @@ def _model_name(name: str) -> str:
 
 
 def import_checkpoint(name: str, seq_len: int | None = None, folder: Path = Path("ckpt")) -> Run:
-    """The run in `folder` that holds a checkpoint of Hugging Face, made if it is not there yet.
+    """Imports a checkpoint of Hugging Face as a run in `folder`, or opens the run if it was imported before.
 
-    `name` is a local folder or a name on the Hub, `seq_len` the training length L in tokens (default: the checkpoint's
-    own); a run of another L is another run. Raises UserError if the checkpoint
-    cannot be read or reproduced exactly, or its place is taken.
+    name: a local folder, or a name on the Hub. seq_len: the training length L in tokens (default: the checkpoint's
+    own); each L has its own run. Raises UserError if the checkpoint cannot be read or reproduced exactly, or if the
+    run's folder holds something else.
     """
     source = huggingface.find(name)
     usual = huggingface.rotary_of(source)

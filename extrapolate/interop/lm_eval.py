@@ -1,8 +1,8 @@
-"""A run as a model of lm-eval: the likelihoods of texts, and texts that follow.
+"""A run as a model of lm-eval, which scores and continues texts.
 
 Importing this registers it: `simple_evaluate(model="extrapolate", model_args={"run": "ckpt/rope"})`.
-Shapes: W windows of one length, T tokens and the next one, P places at the end of a window, A texts that differ in
-their last token alone.
+Shapes: W windows of one length, T tokens and the next one, P places at the end of a window, A texts that differ only in
+their last token.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +30,7 @@ from extrapolate.model.places import random_windows
 from extrapolate.names import AS_TRAINED
 from extrapolate.runs.run import Run
 
-MOST_NEW = 256  # tokens that are generated if a task does not say: as in lm-eval's own models
+MOST_NEW = 256  # tokens to generate unless a task says otherwise, as in lm-eval's own models
 Tokens = list[int]
 
 
@@ -39,13 +39,13 @@ class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # without lm-eval 
     """A run with one extension, at one length.
 
     run: a run, its folder, or a model of another library. length: the most tokens that the model reads at once, and
-    the evaluation length that the extension is set for, also if a text is shorter (default: the length of the
-    training windows). Of a longer text the first tokens are cut off. extend: one extension. precision: `fp32`, `bf16`
-    or `int8`. device: `cpu`, `cuda` or `auto`. advance: called with the inputs of every batch.
+    the evaluation length of the extension, even for shorter texts (default: the length of the training windows).
+    Longer texts lose their first tokens. extend: one extension. precision: `fp32`, `bf16` or `int8`. device: `cpu`,
+    `cuda` or `auto`. advance: called with the number of inputs of every batch.
 
-    Texts are not padded: those of one length are computed together, and those that differ in their last token alone
-    are computed once. `cut` has the task and the number of every question that was cut. Raises UserError if the run
-    cannot be evaluated so.
+    Texts are not padded: those of the same length are computed together, and those that differ only in their last
+    token are computed once. `cut` has the task and number of every question that was cut. Raises UserError if the run
+    cannot be evaluated with these settings.
     """
 
     def __init__(
@@ -94,21 +94,21 @@ class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # without lm-eval 
 
     @property
     def prefix_token_id(self) -> int:
-        """What comes before a text without a context: what the tokenizer begins every text with, or ends one with."""
+        """The token before a text without a context: the first that the tokenizer adds to texts, or end-of-text."""
         before = self._tokenizer.encode("").ids
         return int(before[0]) if before else self.eot_token_id
 
     @property
     def tokenizer_name(self) -> str:
-        """What tells this tokenizer from others."""
+        """A name that identifies the tokenizer."""
         return str(self.run.path)
 
     def tok_encode(self, string: str, add_special_tokens: bool | None = None, **kwargs: Any) -> Tokens:
-        """The tokens of a text, after what the tokenizer begins every text with."""
+        """The tokens of a text, including the special tokens that the tokenizer adds unless told not to."""
         return list(self._tokenizer.encode(string, add_special_tokens=add_special_tokens is not False).ids)
 
     def loglikelihood(self, requests: list[Any], disable_tqdm: bool = True) -> list[tuple[float, bool]]:
-        """For each pair of a context and what follows: the log-likelihood, nats, and whether no token is likelier."""
+        """For each context and continuation: the log-likelihood in nats, and whether greedy decoding would give it."""
         found = super().loglikelihood(requests, disable_tqdm=True)
         pairs = zip(requests, self._cut_requests, strict=True)
         self.cut |= {(request.task_name, request.doc_id) for request, was_cut in pairs if was_cut}
@@ -123,7 +123,7 @@ class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # without lm-eval 
             if not 0 < len(answer) <= self.max_length:
                 text = "" if asked is None else f" ({asked[1][:40]!r})"
                 raise UserError(f"an answer{text} has {len(answer)} tokens: give a `length` of as many, or more")
-            whole = [*(context or [self.prefix_token_id]), *answer]  # a context of blanks has no tokens of its own
+            whole = [*(context or [self.prefix_token_id]), *answer]  # a blank context has no tokens
             self._cut_requests.append(len(whole) > self.max_length + 1)
             wholes.append(whole[-(self.max_length + 1) :])
         found: dict[int, tuple[float, bool]] = {}
@@ -146,7 +146,7 @@ class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # without lm-eval 
         return [found[number] for number in range(len(requests))]
 
     def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = True) -> list[float]:
-        """The log-likelihood of whole texts, nats: one window after the other, each token scored once."""
+        """The log-likelihood of whole texts in nats, window after window, with each token scored once."""
         windows: list[tuple[Any, Tokens, Tokens]] = []
         owners: list[int] = []
         for number, request in enumerate(requests):
@@ -162,9 +162,9 @@ class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # without lm-eval 
         return totals
 
     def generate_until(self, requests: list[Any], disable_tqdm: bool = True) -> list[str]:
-        """What follows each context, the likeliest token each time, up to one of the texts that end it.
+        """Continues each context by greedy decoding, up to one of the task's stop strings.
 
-        Raises UserError if a task asks for tokens that are drawn, or for more than the length has room for.
+        Raises UserError if a task asks for sampling, or for more tokens than fit into the length.
         """
         found = []
         for request in requests:
@@ -204,10 +204,10 @@ class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # without lm-eval 
 
 
 def _together(wholes: Sequence[Tokens]) -> list[tuple[int, list[list[int]]]]:
-    """The numbers of texts that are computed together, with the length of their inputs, the longest first.
+    """Groups texts, by number, into batches with the length of their inputs, the longest first.
 
-    Texts that differ in their last token alone have the same inputs, as the answers A, B, C and D to a question have.
-    They are one window. In one batch are windows of one length that stand for as many texts.
+    Texts that differ only in their last token, such as the answers A, B, C and D to a question, have the same inputs
+    and are one window. A batch has windows of the same length that stand for the same number of texts.
     """
     same_inputs: dict[tuple[int, ...], list[int]] = {}
     for number, whole in enumerate(wholes):

@@ -1,13 +1,15 @@
-"""The probes as tasks of lm-eval, for any model: in words instead of tokens, so that every tokenizer can read them.
+"""The probes as tasks of lm-eval for any model, in words instead of tokens so that every tokenizer can read them.
 
-The folder `tasks` beside this file has the tasks: `lm_eval --include_path`. Algorithms have none, because words do not
-tell which digit or permutation each stands for. Every token of a probe is a word of a text,
-made of letters alone; the model reads the words with spaces between them. An answer counts if all of its tokens are
-the likeliest, given the true ones before them.
+The tasks are in the folder `tasks` beside this file, for `lm_eval --include_path`. Algorithms have none, because words
+do not tell which digit or permutation they stand for. Every token of a probe is a word of a text, made of letters only;
+the model reads the words with spaces between them. An answer is right if each of its tokens is the likeliest, given the
+true ones before it.
 """
 
 import re
 from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -17,14 +19,14 @@ from extrapolate.data.sources import open_source
 from extrapolate.data.store import Split
 from extrapolate.errors import UserError
 
-WORDS = 2048  # the commonest of a text; the others are left out of it
-READ = 500_000  # words of a text, at most
+WORDS = 2048  # the most common words of a text; all others are removed
+READ = 500_000  # the most words to read from a text
 END = "."  # stands for the end-of-text token
 _WORD = re.compile(r"\b[A-Za-z]{2,}\b")
 
 
 class Words(NamedTuple):
-    """A text as probes read it, like a split of a token store: words by their numbers, of which 0 is END."""
+    """A text as numbered words, with the interface of a split of a token store. Number 0 is END."""
 
     known: list[str]
     numbers: np.ndarray
@@ -32,39 +34,36 @@ class Words(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> "Words":
-        """The commonest words of a source, a file or a folder. Raises UserError if they are too few."""
-        found: list[str] = []
-        for document in open_source(text):
-            found += _WORD.findall(document.text)
-            if len(found) >= READ:
-                break
-        counts = Counter(found[:READ])
-        known = [END, *(word for word, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:WORDS])]
+        """The most common words of a source, a file or a folder. Raises UserError if it has too few."""
+        words: Iterator[str] = (word for document in open_source(text) for word in _WORD.findall(document.text))
+        found = list(islice(words, READ))
+        by_count = sorted(Counter(found).items(), key=lambda item: (-item[1], item[0]))
+        known = [END, *(word for word, _ in by_count[:WORDS])]
         place = {word: number for number, word in enumerate(known)}
-        numbers = [place[word] for word in found[:READ] if word in place]
+        numbers = [place[word] for word in found if word in place]
         if len(known) <= WORDS:
             raise UserError(f"{text} has {len(known) - 1} different words, and probes take {WORDS}: give more text")
         return cls(known, np.array(numbers))
 
     @property
     def n_tokens(self) -> int:
-        """How many words the text has."""
+        """The number of words in the text."""
         return len(self.numbers)
 
     def slice(self, start: int, end: int) -> np.ndarray:
-        """Some of its words, by their numbers."""
+        """The numbers of a range of words."""
         return self.numbers[start:end]
 
     def spelt(self, numbers: np.ndarray) -> str:
-        """Words with spaces between them."""
+        """The words with spaces between them."""
         return " ".join(self.known[number] for number in numbers)
 
 
 def documents(probe: str, words: int, trials: int, text: str) -> list[dict[str, Any]]:
-    """The questions of a probe, `trials` at each depth: `context`, `answer`, `depth`, and the `window` they are from.
+    """The questions of a probe, `trials` at each depth, with `context`, `answer`, `depth` and `window`.
 
-    words: the length of a window. If a window counts as right only with all of its answers, it is one question;
-    else each answer is one, after the right ones before it. Raises UserError if the probe does not fit.
+    words: the length of a window. A window that is right only if all of its answers are is one question; otherwise
+    each answer is one, after the right answers before it. Raises UserError if the probe does not fit.
     """
     made, source = parse_probe(probe), Words.of(text)
     vocabulary = Vocabulary(len(source.known), 0)
@@ -81,7 +80,7 @@ def documents(probe: str, words: int, trials: int, text: str) -> list[dict[str, 
 
 
 def dataset(probe: str, words: int = 256, trials: int = 16, text: str = "stdlib", **others: Any) -> dict[str, Any]:
-    """What a task's file names: the questions as lm-eval takes them. Its `metadata` are the arguments."""
+    """The questions in lm-eval's format. Task files name this function and pass their `metadata` as arguments."""
     import datasets
 
     return {"test": datasets.Dataset.from_list(documents(probe, int(words), int(trials), str(text)))}

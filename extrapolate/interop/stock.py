@@ -1,4 +1,4 @@
-"""A run's model as one of transformers' own classes, if one computes the same: its configuration and its weights.
+"""Converts a run's model to one of transformers' own classes, if one computes the same.
 
 Shapes: D width, H heads, K head dim.
 """
@@ -22,7 +22,7 @@ from extrapolate.extensions.windows import Window
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.llama import Decoder
 
-# The names of a layer's weights there and here, but for those that are one matrix here.
+# The names of a layer's weights there and here, except those that are one matrix here.
 LAYER = {
     "input_layernorm.weight": "attention_norm.weight",
     "self_attn.o_proj.weight": "attention.out.weight",
@@ -42,16 +42,16 @@ SIZES = {
     "rms_norm_eps": "norm_eps",
     "tie_word_embeddings": "tied_embeddings",
 }
-# Other settings that some class of transformers has; of the rest, no class has any.
+# The other settings that some class of transformers supports.
 STOCK = {"dropout", "qk_norm", "qkv_bias", "activation"}
 ACTIVATIONS = {"silu": "silu", "gelu_tanh": "gelu_pytorch_tanh"}
 
 
 @dataclass(frozen=True)
 class Rope:
-    """The rotary embedding there: rope_parameters, and the longest text that it is meant for, tokens.
+    """A rotary embedding in transformers' terms, and the longest text that it is meant for, in tokens.
 
-    base is theta; scaling has the rope_type and what belongs to it, and is empty for the plain one.
+    base: theta. scaling: the rope_type and its parameters; empty for the default type.
     """
 
     base: float
@@ -65,34 +65,33 @@ def named_sizes(sizes: ModelConfig) -> dict[str, Any]:
 
 
 def other_settings(sizes: ModelConfig) -> dict[str, Any]:
-    """All that is set beside the sizes."""
+    """All settings but the sizes."""
     return {name: value for name, value in sizes.model_dump().items() if name not in SIZES.values()}
 
 
 def stock_config(model: Decoder, parts: Sequence[Extension], trained_length: int) -> dict[str, Any] | None:
-    """The fields of config.json that name a class and say what it computes; None if no class computes the same.
+    """The fields of config.json for a class of transformers that computes the same; None if there is none.
 
-    parts: the extensions that belong to the model. trained_length: the length of its training windows, tokens.
+    parts: the extensions that belong to the model. trained_length: the length of its training windows, in tokens.
     """
     sizes = model.config
-    layers = model.encodings
     windows = [part for part in parts if type(part) is Window]
     others = [part for part in parts if type(part) is not Window]
-    if any(value for name, value in other_settings(sizes).items() if name not in STOCK):
-        return None
-    if sizes.qk_norm and sizes.qkv_bias:
-        return None
-    if type(model.encoding) not in (RoPE, NoPE, RNoPE) or len(others) > 1:
-        return None
-    if any(part.for_layers != type(part).for_layers for part in others):
-        return None
-    rotates = [layer.has_rotation for layer in layers]
-    if not all(rotates) and isinstance((*others, None)[0], YaRN | LongRoPE):  # they sharpen all scores here
+    other = others[0] if others else None
+    rotates = [layer.has_rotation for layer in model.encodings]
+    if (
+        any(value for name, value in other_settings(sizes).items() if name not in STOCK)
+        or (sizes.qk_norm and sizes.qkv_bias)
+        or type(model.encoding) not in (RoPE, NoPE, RNoPE)
+        or len(others) > 1
+        or (other is not None and other.for_layers != type(other).for_layers)
+        or (not all(rotates) and isinstance(other, YaRN | LongRoPE))  # they sharpen all scores here
+    ):
         return None
     plan = windows[0].applied(model.encoding, model.seq_len, 2**53) if windows else PLAIN
-    extended = [layer.extended(plan.of_layer(layer)) for layer in layers]
+    extended = [layer.extended(plan.of_layer(layer)) for layer in model.encodings]
     sizes_of_windows = {layer.window for layer in extended} - {None}
-    rope = _rope(model, others[0] if others else None, trained_length)
+    rope = _rope(model, other, trained_length)
     if rope is None or len(sizes_of_windows) > 1:
         return None
     fields: dict[str, Any] = {
@@ -101,18 +100,18 @@ def stock_config(model: Decoder, parts: Sequence[Extension], trained_length: int
         "attention_bias": False,
         "max_position_embeddings": rope.longest,
         "rope_parameters": {"rope_type": "default", "rope_theta": rope.base, **rope.scaling},
-        # As versions of transformers before 5 say it.
+        # For versions of transformers before 5.
         "rope_theta": rope.base,
         "rope_scaling": rope.scaling or None,
     }
-    if rope.scaling.get("rope_type") == "longrope":  # there, it says where the long list begins
+    if rope.scaling.get("rope_type") == "longrope":  # the length from which its long list applies
         fields["original_max_position_embeddings"] = model.seq_len
     plain = all(rotates) and not sizes_of_windows
     if sizes.qk_norm:
         return {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", **fields} if plain else None
     if sizes.qkv_bias:
         return {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", **fields} if plain else None
-    if plain and sizes.width % sizes.heads == 0:  # Llama asks for that, though it has a head_dim
+    if plain and sizes.width % sizes.heads == 0:  # which Llama requires, although it has a head_dim
         return {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "mlp_bias": False, **fields}
     return {
         "architectures": ["SmolLM3ForCausalLM"],
@@ -127,9 +126,9 @@ def stock_config(model: Decoder, parts: Sequence[Extension], trained_length: int
 
 
 def _rope(model: Decoder, part: Extension | None, trained_length: int) -> Rope | None:
-    """The rotary embedding with an extension, or None if no rope_type is the same.
+    """The rotary embedding with an extension; None if no rope_type computes the same.
 
-    "dynamic" is not: there, a text's frequencies depend on the longest text that was read before.
+    "dynamic" never does: its frequencies depend on the longest text that was read before.
     """
     encoding, length = model.encoding, model.seq_len
     theta = encoding.theta if isinstance(encoding, RoPE) else 10_000.0
@@ -165,11 +164,9 @@ def _rope(model: Decoder, part: Extension | None, trained_length: int) -> Rope |
 
 def stock_weights(model: Decoder) -> dict[str, Tensor]:
     """The weights by the names of transformers' classes, float32."""
-    ours, sizes = model.state_dict(), model.config
-    encoding = model.encoding
-    paired = isinstance(encoding, RoPE) and encoding.pairing == "interleaved"
+    ours, sizes, encoding = model.state_dict(), model.config, model.encoding
     channel_K = torch.arange(sizes.head_dim)
-    if paired:  # there, channels m and m + K/2 are a pair
+    if isinstance(encoding, RoPE) and encoding.pairing == "interleaved":  # there, channels m and m + K/2 are a pair
         channel_K = torch.cat([channel_K[::2], channel_K[1::2]])
     found = {"model.embed_tokens.weight": ours["embedding.weight"], "model.norm.weight": ours["norm.weight"]}
     if not sizes.tied_embeddings:
@@ -190,5 +187,5 @@ def stock_weights(model: Decoder) -> dict[str, Tensor]:
 
 
 def _reordered(weight: Tensor, channel_K: Tensor) -> Tensor:
-    """A projection, [H K, D], or its biases, [H K], with the channels of every head in another order."""
+    """Reorders the channels of every head in a projection, [H K, D], or its biases, [H K]."""
     return weight.unflatten(0, (-1, len(channel_K)))[:, channel_K].flatten(0, 1)

@@ -1,7 +1,7 @@
-"""The rows of a training's log, sent to a tracker too: Trackio, Weights & Biases, or TensorBoard.
+"""Sends the rows of a training's log to a tracker: Trackio, Weights & Biases, or TensorBoard.
 
-A tracker gets what the log has: losses, learning rates, norms of gradients and speeds, by step, with the run's
-configuration and provenance. It gets nothing else: no code, no console, no measurements of the machine.
+A tracker gets what the log has (losses, learning rates, gradient norms and speeds by step) and the run's configuration
+and provenance. It gets no code, no console output and no measurements of the machine.
 """
 
 import contextlib
@@ -23,14 +23,14 @@ from extrapolate.runs.run import LOG, Run
 from extrapolate.specs import did_you_mean
 
 PROJECT = "extrapolate"
-TOLD = "tracked.json"  # in a run's folder: what each tracker calls the run, and how many rows of the log it has
+TOLD = "tracked.json"  # in a run's folder: each tracker's name for the run, and how many rows of the log it has
 
 Report = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True)
 class Tracking:
-    """Which tracker trainings are sent to, in which group of runs, and what to call with a warning if it fails."""
+    """Which tracker to use, the group of the runs, and what to call with a warning if the tracker fails."""
 
     tracker: str | None = None
     group: str | None = None
@@ -51,7 +51,7 @@ class _Opened(Protocol):
 
 
 class _TensorBoard:
-    """Event files in the run's own folder, so that TensorBoard calls the run what the folder is called."""
+    """Event files in the run's own folder, whose name is then the run's name in TensorBoard."""
 
     def __init__(self, run: Run, name: str, group: str | None, fresh: bool) -> None:
         from torch.utils.tensorboard import SummaryWriter
@@ -65,16 +65,16 @@ class _TensorBoard:
     def log(self, step: int, values: Mapping[str, float]) -> None:
         for name, value in values.items():
             self._writer.add_scalar(name, value, step)
-        self._writer.flush()  # what a killed training has sent is there
+        self._writer.flush()  # so that nothing is lost if the training is killed
 
     def close(self, failed: bool) -> None:
         self._writer.close()
 
 
 class _Wandb:
-    """A run of Weights & Biases. Its own variables decide the rest: WANDB_MODE, WANDB_PROJECT, WANDB_ENTITY."""
+    """A run of Weights & Biases, which reads its own variables: WANDB_MODE, WANDB_PROJECT, WANDB_ENTITY."""
 
-    # Seconds that a training waits for the server, at its begin and at its end. The library's own are 90, and for ever.
+    # Seconds to wait for the server when a training begins and ends. The library's defaults are 90 and forever.
     LIMITS: ClassVar[dict[str, Any]] = {"init_timeout": 20.0, "finish_timeout": 60.0}
 
     def __init__(self, run: Run, name: str, group: str | None, fresh: bool) -> None:
@@ -84,7 +84,7 @@ class _Wandb:
         limits: dict[str, Any] = {
             key: limit for key, limit in self.LIMITS.items() if key in known and wandb_variable(key) is None
         }
-        # Else it asks for a key on a terminal, and the training waits for the answer.
+        # Otherwise it asks for a key on the terminal, and the training waits.
         wandb.setup(settings=wandb.Settings(silent=True))
         self._run = wandb.init(
             project=wandb_variable("project") or PROJECT, id=name, name=run.name, group=group, dir=str(run.path),
@@ -109,13 +109,13 @@ def wandb_variable(setting: str) -> str | None:
 
 
 class _Trackio:
-    """A run of Trackio. Its own variables decide where: TRACKIO_DIR, TRACKIO_SPACE_ID, TRACKIO_SERVER_URL."""
+    """A run of Trackio, which reads its own variables: TRACKIO_DIR, TRACKIO_SPACE_ID, TRACKIO_SERVER_URL."""
 
     def __init__(self, run: Run, name: str, group: str | None, fresh: bool) -> None:
         import trackio
 
         with contextlib.redirect_stdout(sys.stderr):
-            # In a context of its own, for `init` ends the run that it finds in its context: several may train at once.
+            # In its own context, because `init` ends the run of its context, and several trainings may run at once.
             self._run = contextvars.copy_context().run(
                 trackio.init,
                 PROJECT, name=f"{run.name}-{name}", group=group, config=_about(run), resume="allow", embed=False,
@@ -145,7 +145,7 @@ def check(tracker: str | None) -> None:
     if tracker not in _OPEN:
         raise UserError(f"unknown tracker '{tracker}'; {did_you_mean(tracker, _OPEN)}")
     found = find_spec(tracker)
-    if found is None or found.origin is None:  # a folder of that name, which wandb makes, is no library
+    if found is None or found.origin is None:  # a folder of that name, such as wandb makes, is not a library
         raise UserError(
             f"`tracker='{tracker}'` needs the package {tracker}: pip install 'extrapolate[trackers]', or leave it out"
         )
@@ -153,28 +153,23 @@ def check(tracker: str | None) -> None:
 
 @contextlib.contextmanager
 def tracked(path: Path, tracking: Tracking, say: Say) -> Iterator[Report]:
-    """Gives what is to be called with every row of the log of the run in `path`, after it is in the log.
+    """Yields a function to call with every row of the log of the run in `path`, after the row is written.
 
-    say: called with where the tracker shows the run. If the tracker fails, `tracking.warn`, or else this, gets one
+    say: called with where the tracker shows the run. If the tracker fails, `tracking.warn` (default: `say`) gets one
     warning, and the training goes on without it.
     """
     if tracking.tracker is None:
         yield lambda row: None
         return
-    sent = _Sent(path, tracking.tracker, tracking.group, say, tracking.warn or say)
-    try:
-        yield sent.report
-    except BaseException:
-        sent.close(failed=True)
-        raise
-    sent.close(failed=False)
+    with _Sent(path, tracking.tracker, tracking.group, say, tracking.warn or say) as report:
+        yield report
 
 
 class _Sent:
     """Sends a tracker the rows of a log that it does not have yet.
 
-    A resumed training takes some steps again, and a tracker may join a training that has begun. So what counts is the
-    place of a row in the log: it is sent if it comes after the last one that the tracker has.
+    A resumed training repeats some steps, and a tracker may join late. So a row is sent if it comes after the last row
+    in the log that the tracker has.
     """
 
     def __init__(self, path: Path, tracker: str, group: str | None, say: Say, warn: Say) -> None:
@@ -184,29 +179,32 @@ class _Sent:
         self._known: dict[str, Any] = {}
         self._place, self._step = 0, 0
 
-    def report(self, row: dict[str, Any]) -> None:
-        """A row was logged."""
-        if not self._failed:
-            with self._lasting():
-                if self._opened is not None:
-                    self._hand_over(row)
-                    return
-                self._open()
-                for earlier in files.read_bytes(self.path / LOG).decode().splitlines():
-                    self._hand_over(json.loads(earlier))  # the last one is `row`
+    def __enter__(self) -> Report:
+        return self._report
 
-    def close(self, failed: bool) -> None:
-        """The training ended, or was stopped."""
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         if self._opened is not None and not self._failed:
             with self._lasting():
-                self._opened.close(failed)
+                self._opened.close(failed=error is not None)
+
+    def _report(self, row: dict[str, Any]) -> None:
+        """Sends a row that was logged, the first time with all rows before it."""
+        if self._failed:
+            return
+        with self._lasting():
+            if self._opened is not None:
+                self._hand_over(row)
+                return
+            self._open()
+            for earlier in files.read_bytes(self.path / LOG).decode().splitlines():
+                self._hand_over(json.loads(earlier))  # the last one is `row`
 
     def _open(self) -> None:
         run = Run.open(self.path)
         kept = self.path / TOLD
         self._known = files.read_json(kept) if kept.is_file() else {}
         mine = self._known.get(self.tracker, {})
-        if mine.get("config_sha256") != run.config_sha256:  # none, or another run was begun here before
+        if mine.get("config_sha256") != run.config_sha256:  # there is none, or it is of another run in this folder
             mine = {"name": secrets.token_hex(4), "rows": 0, "config_sha256": run.config_sha256}
         self._known[self.tracker] = mine
         self._opened = _OPEN[self.tracker](run, mine["name"], self.group, mine["rows"] == 0)
@@ -218,22 +216,19 @@ class _Sent:
         mine = self._known[self.tracker]
         if self._place > mine["rows"]:
             mine["rows"] = self._place
-            self._keep()  # first: a kill in between loses a point, and doubles none
-            said = {"step", "tokens"} if row["step"] == self._step else {"step"}  # by the step's row before
+            # Recorded first, so that a kill in between loses a point rather than doubles it; not flushed, like the log.
+            temporary = self.path / f".{TOLD}.{os.getpid()}.partial"
+            temporary.write_text(json.dumps(self._known), encoding="utf-8")
+            temporary.replace(self.path / TOLD)
+            said = {"step", "tokens"} if row["step"] == self._step else {"step"}  # in the previous row of this step
             self._opened.log(row["step"], {name: value for name, value in row.items() if name not in said})
         self._step = row["step"]
-
-    def _keep(self) -> None:
-        """Without flushing it to the disk, which a row in the log is not either."""
-        temporary = self.path / f".{TOLD}.{os.getpid()}.partial"
-        temporary.write_text(json.dumps(self._known), encoding="utf-8")
-        temporary.replace(self.path / TOLD)
 
     @contextlib.contextmanager
     def _lasting(self) -> Iterator[None]:
         try:
             yield
-        except Exception as error:  # of a library, of a network: whatever it is, the training is worth more
+        except Exception as error:  # whatever failed in the library or network, the training must go on
             self._failed = True
             self.warn(f"{self.tracker} failed ({reason_of(error)}): the training goes on without it")
 

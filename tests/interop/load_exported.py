@@ -1,7 +1,7 @@
-"""Loads exported folders as a stranger does: without this package, and says what came of it.
+"""Loads exported folders without this package and prints what it finds.
 
-python load_exported.py FOLDER: every folder in it is an exported run, with `expected.safetensors` beside the model: it
-has tokens and logits by length. Prints one JSON object: the folder's name, and what was found.
+python load_exported.py FOLDER: each subfolder is an exported run with `expected.safetensors`, which has tokens and
+logits by length. Prints one JSON object with the findings by the subfolder's name.
 """
 
 import json
@@ -20,7 +20,7 @@ transformers.logging.disable_progress_bar()
 
 
 def look(folder: Path) -> dict[str, Any]:
-    """What a folder's model computes, against what it should, and how it generates."""
+    """Compares what a folder's model computes with what it should, and generates with and without a cache."""
     remote = (folder / "modeling_extrapolate.py").exists()
     model, info = transformers.AutoModelForCausalLM.from_pretrained(
         folder, trust_remote_code=remote, output_loading_info=True

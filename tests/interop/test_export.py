@@ -1,4 +1,4 @@
-"""Runs as transformers loads them: the same logits, short and long, and the same text with a cache and without."""
+"""Exported runs give the same logits in transformers, at short and long lengths, and the same text with a cache."""
 
 import importlib
 import json
@@ -33,7 +33,7 @@ MY_EXTENSION = f"{ROOT}/examples/my_extension.py:RootScale"
 
 COMBINED = ("qkv_bias", "qk_norm", "post_norms", "sinks", "output_gate", "differential")
 
-# An encoding, what belongs to the run, changes of the sizes; the class that must load it, and whether it has a cache.
+# The encoding, the extension of the run, changed sizes, the class that must load it, and whether it has a cache.
 CASES: dict[str, tuple[str, str | None, dict[str, Any], str, bool]] = {
     **{
         name: (
@@ -153,7 +153,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory, random_run: Callable[...,
 
 @pytest.fixture(scope="module")
 def loaded(exported: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What transformers makes of each, in a process where this package cannot be imported."""
+    """What transformers computes for each, in a process where this package cannot be imported."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment |= {"HF_HUB_OFFLINE": "1", "HF_MODULES_CACHE": str(tmp_path_factory.mktemp("modules"))}
     command = [sys.executable, str(Path(__file__).parent / "load_exported.py"), str(exported)]
@@ -179,7 +179,7 @@ def test_transformers_computes_and_generates_the_same(loaded: dict[str, Any], ex
 
 
 def test_versions_before_5_find_where_the_long_list_begins(exported: Path) -> None:
-    """They look for it beside rope_scaling; else the list would begin where the reach of the model ends."""
+    """They look for it next to rope_scaling; without it the list would begin where the model's reach ends."""
     config = json.loads((exported / f"rope+{TWO_LISTS}" / "config.json").read_text())
     assert config["original_max_position_embeddings"] == L
     assert config["max_position_embeddings"] == 4 * L
@@ -187,7 +187,7 @@ def test_versions_before_5_find_where_the_long_list_begins(exported: Path) -> No
 
 @pytest.mark.parametrize("name", encodings.names())
 def test_encodings_are_made_where_init_functions_are_skipped(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Versions of transformers before 5 replace them, while they load a model, by one that returns nothing."""
+    """Versions of transformers before 5 replace them while loading by a function that returns nothing."""
     for function in ("normal_", "uniform_", "constant_", "xavier_normal_", "xavier_uniform_", "zeros_", "ones_"):
         monkeypatch.setattr(torch.nn.init, function, lambda *_, **__: None)
     encodings[name](Dims(32, 4, 8, L))
@@ -203,13 +203,17 @@ def test_the_logits_of_these_models_are_not_alike(exported: Path) -> None:
 
 
 class TestInProcess:
-    """With `import extrapolate.transformers`, and no code of the folder."""
+    """With `import extrapolate.transformers`, and without the code in the folder."""
+
+    @pytest.fixture(autouse=True)
+    def _registered(self) -> None:
+        import extrapolate.transformers  # noqa: F401
 
     @pytest.fixture
-    def load(self, exported: Path) -> Callable[[str], Any]:
-        import extrapolate.transformers  # noqa: F401 (it registers the classes)
-
-        return lambda name: transformers.AutoModelForCausalLM.from_pretrained(exported / name).eval()
+    def load(self, exported: Path) -> Callable[..., Any]:
+        return lambda name, **options: transformers.AutoModelForCausalLM.from_pretrained(
+            exported / name, **options
+        ).eval()
 
     @pytest.mark.parametrize("name", ["alibi", "t5", "fox", "same-names", "rope+pi"])
     def test_it_needs_no_trust(self, load: Callable[[str], Any], exported: Path, name: str) -> None:
@@ -252,7 +256,7 @@ class TestInProcess:
         assert all(parameter.grad is not None for parameter in model.parameters())
 
     def test_what_other_libraries_pass_is_taken(self, load: Callable[[str], Any]) -> None:
-        """`generate` wants the last logits alone, `Trainer(bf16=True)` uses autocast, and PEFT names all arguments."""
+        """`generate` wants only the last logits, `Trainer(bf16=True)` uses autocast, and PEFT names all arguments."""
         model, tokens = load("alibi"), torch.arange(L)[None]
         with torch.no_grad():
             torch.testing.assert_close(model(tokens, logits_to_keep=2).logits, model(tokens).logits[:, -2:])
@@ -281,11 +285,9 @@ class TestInProcess:
         short = model.generate(prompt, max_new_tokens=NEW, do_sample=False, **options)
         assert torch.equal(short, long[:, : prompt.shape[1] + 1])
 
-    def test_both_names_of_its_attention_are_taken(self, exported: Path) -> None:
-        import extrapolate.transformers  # noqa: F401 (it registers the classes)
-
+    def test_both_names_of_its_attention_are_taken(self, load: Callable[..., Any]) -> None:
         for name in ("eager", "sdpa"):
-            transformers.AutoModelForCausalLM.from_pretrained(exported / "alibi", attn_implementation=name)
+            load("alibi", attn_implementation=name)
 
     def test_more_tokens_find_room(self, load: Callable[[str], Any]) -> None:
         model, tokens = load("tied-own"), torch.arange(L)[None]
@@ -335,10 +337,8 @@ class TestInProcess:
             "canon",
         ],
     )
-    def test_in_few_bits_positions_stay_in_float32(self, exported: Path, name: str) -> None:
-        import extrapolate.transformers  # noqa: F401 (it registers the classes)
-
-        model = transformers.AutoModelForCausalLM.from_pretrained(exported / name, dtype=torch.bfloat16)
+    def test_in_few_bits_positions_stay_in_float32(self, load: Callable[..., Any], exported: Path, name: str) -> None:
+        model = load(name, dtype=torch.bfloat16)
         state = model.state_dict()
         assert {tensor.dtype for key, tensor in state.items() if "encoding" in key} <= {torch.float32}
         assert state["decoder.head.weight"].dtype == torch.bfloat16
@@ -347,7 +347,7 @@ class TestInProcess:
             logits = model(expected[f"tokens{4 * L}"]).logits
         assert 0 < (logits - expected[f"logits{4 * L}"]).abs().max() < 0.2
         model.generate(expected["prompt"], max_new_tokens=2, do_sample=False)
-        later = transformers.AutoModelForCausalLM.from_pretrained(exported / name).to(torch.bfloat16)
+        later = load(name).to(torch.bfloat16)
         with torch.no_grad():
             assert torch.equal(later(expected[f"tokens{4 * L}"]).logits, logits)
 

@@ -56,7 +56,7 @@ class TestFolder:
         for row in rows.itertuples():
             assert f"| {row.length} | {row.factor:g} | {row.loss:.4g} | " in card
         shown = [line for line in card.splitlines() if line.startswith("| ")]
-        assert len(shown) == 6 + 2 + 2 * 2  # under each head of a protocol and text, the last checkpoint alone
+        assert len(shown) == 6 + 2 + 2 * 2  # for each protocol and text, only the last checkpoint
         assert card.count("| 7.25 |") == 2
         own = rows["corpus_hash"].iloc[0]
         assert card.count(f"of corpus 0ther, which is not the text that it learned from ({own}), evaluated in") == 2

@@ -88,7 +88,7 @@ def test_the_losses_are_those_of_its_logits(store: Path) -> None:
 def test_mamba_trained_by_its_own_library_stands_in_the_same_table(
     rope: Run, store: Path, cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The example, with fewer steps; then every protocol, a probe, the comparison and the report."""
+    """The example with fewer steps, then two protocols, a probe, the comparison and the report."""
     shutil.copy(ROOT / "examples" / "mamba.py", "mamba.py")
     for name, value in {"STORE": str(store), "STEPS": "2", "LAYERS": "1", "SEQ_LEN": "16"}.items():
         monkeypatch.setenv(f"MAMBA_{name}", value)
@@ -109,7 +109,7 @@ def test_mamba_trained_by_its_own_library_stands_in_the_same_table(
     page = Path("report/report.md").read_text()
     assert "| Mamba |" in page
     assert "mamba.py:load" in page
-    # Named by its folder it is left out; alone it is refused, with what to evaluate instead.
+    # It is left out of its parent folder, and refused by itself with what to evaluate instead.
     again = cli("eval-lengths", "ckpt", "--data", store, "--max-targets", 256, "--factors", 1).succeeded()
     assert "another library runs their models: ckpt/foreign-Mamba" in again.err
     assert "evaluate mamba.py:load" in cli("eval-lengths", "ckpt/foreign-Mamba", "--data", store).error()
@@ -167,7 +167,7 @@ def test_a_torch_module_is_evaluated_without_dropout(store: Path) -> None:
 
 
 class Far(torch.nn.Module):
-    """Tokens beyond a distance, and words from some id on, are scored otherwise."""
+    """Scores tokens after a place, and words from some id on, differently."""
 
     def __init__(self, far: float = 1.0, after: int = 16, word: int = 0, held: float = 0.0) -> None:
         super().__init__()
@@ -187,7 +187,7 @@ def test_a_folder_keeps_the_rows_of_one_model(store: Path, rope: Run) -> None:
     for call, changed, folder in (
         (Far(far=1.1, after=0), {}, "foreign-Far"),
         (Far(far=9.0), {}, "foreign-Far"),  # it begins alike
-        (Far(far=9.0, after=0, word=390), {}, "foreign-Far"),  # the last words alone
+        (Far(far=9.0, after=0, word=390), {}, "foreign-Far"),  # only the last words
         (Far(), {"seq_len": 32}, "foreign-Far"),
         (Far(), {"out": "ckpt/rope"}, "rope"),
     ):

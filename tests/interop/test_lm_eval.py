@@ -1,4 +1,4 @@
-"""Benchmarks: our class scores as lm-eval's own on the exported folder, and the rows say what was asked."""
+"""Benchmarks: our class gives the scores of lm-eval's own on the exported folder, and the rows have the settings."""
 
 import json
 import random
@@ -78,7 +78,7 @@ def copies(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def few_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """lm-eval knows two of its thousands of tasks: to find all takes seconds."""
+    """Limits lm-eval to two of its thousands of tasks, because finding all takes seconds."""
     from lm_eval import tasks as known
 
     class Few(known.TaskManager):
@@ -90,7 +90,7 @@ def few_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is waited for that cannot come."""
+    """Nothing waits for the network."""
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
 
@@ -117,7 +117,7 @@ def test_scores_are_those_of_lm_evals_own_model_on_the_exported_folder(
     assert scores_of(ours) == {("hellaswag", name): expected[f"{name},none"] for name in ("acc", "acc_norm")}
     assert ours["stderr"].tolist() == [expected["acc_stderr,none"], expected["acc_norm_stderr,none"]]
     assert 0 < expected["acc,none"] < 1
-    # And every likelihood, of which the scores are made.
+    # And every likelihood that the scores are made of.
     requests = [Instance("loglikelihood", {}, sample["arguments"][0], 0) for sample in found["samples"]["hellaswag"]]
     requests.append(Instance("loglikelihood", {}, ("", "no context"), 0))
     requests += [Instance("loglikelihood", {}, ("some words", f" {letter}"), 0) for letter in "abcd"]
@@ -181,7 +181,7 @@ def test_rows_say_what_was_asked_and_are_kept(ckpt: Path, copies: Path) -> None:
 
 @pytest.mark.usefixtures("few_tasks")
 def test_another_edition_of_a_task_asks_other_questions(ckpt: Path, tmp_path: Path) -> None:
-    """The order of choices, a choice, or the version: prompts and the index of the answer are alike."""
+    """The order of choices, a choice or the version differs; prompts and the index of the answer do not."""
     (tmp_path / "sky.jsonl").write_text('{"text": "The sky is"}\n{"text": "The sea is"}\n')
     task = {"task": "sky", "dataset_path": "json", "dataset_kwargs": {"data_files": {"test": f"{tmp_path}/sky.jsonl"}}}
     task |= {"test_split": "test", "output_type": "multiple_choice", "doc_to_text": "{{text}}", "doc_to_target": 0}
@@ -380,7 +380,7 @@ def test_without_lm_eval_the_error_says_what_to_install(ckpt: Path, cli: Any, mo
 def test_no_script_runs_in_place_of_a_metric(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
 ) -> None:
-    """`evaluate` takes the name of a metric for a folder, if there is one: humaneval loads code_eval."""
+    """`evaluate` prefers a folder with the name of a metric; humaneval loads code_eval."""
     (tmp_path / "code_eval").mkdir()
     (tmp_path / "code_eval/code_eval.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
     if given != "data_dir":

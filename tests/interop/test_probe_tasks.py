@@ -1,4 +1,4 @@
-"""Our probes as tasks of lm-eval: what they ask, and that a model that looks the answers up is right everywhere."""
+"""Our probes as tasks of lm-eval: their questions, and that a model that looks up the answers is always right."""
 
 import random
 from collections import Counter
@@ -48,14 +48,14 @@ def test_what_is_asked_can_be_looked_up_and_a_run_is_asked_it(ckpt: Path, words:
 
 
 def repeated(words: list[str], count: int) -> list[str]:
-    """What followed the longest of the endings that came before."""
+    """What followed the earlier occurrence of the longest ending."""
     pairs = ((size, end) for end in range(1, len(words)) for size in range(1, end + 1))
     _, place = max((size, end) for size, end in pairs if words[end - size : end] == words[-size:])
     return words[place : place + count]
 
 
 def tracked(words: list[str], count: int) -> list[str]:
-    """The value that the last word has in the end, by the two chains of three assignments."""
+    """The final value of the last word, from the two chains of three assignments."""
     place, name = words.index(words[-2]) + 1, words[-1]
     given = dict(zip(words[place : place + 12 : 2], words[place + 1 : place + 12 : 2], strict=True))
     while name in given:
@@ -64,7 +64,7 @@ def tracked(words: list[str], count: int) -> list[str]:
 
 
 def most_frequent(words: list[str], count: int) -> list[str]:
-    """The commonest words of the list, which fills half of the window, after those that are already said."""
+    """The most common words of the list, which fills half of the window, without those already given."""
     said = 0 if words.count(words[-1]) == 2 else 1  # the marker comes twice
     place = words.index(words[-1 - said]) + 1
     commonest = Counter(words[place : place + 24]).most_common()
@@ -72,14 +72,14 @@ def most_frequent(words: list[str], count: int) -> list[str]:
 
 
 def flipped(words: list[str], count: int) -> list[str]:
-    """The value after the last of the rarer command, of pairs that end before the last word."""
+    """The value after the last occurrence of the rarer command."""
     pairs = [*zip(words[-2::-2], words[-3::-2], strict=False)]  # values and commands, the last pair first
     rarer = Counter(command for _, command in pairs).most_common()[-1][0]
     return [next(value for value, command in pairs if command == rarer)]
 
 
 def test_the_probes_tasks_are_those_of_lm_evals_own_command(words: Path) -> None:
-    """A model that looks the answer up is right everywhere."""
+    """A model that looks up the answer is always right."""
     from lm_eval import simple_evaluate
     from lm_eval.api.model import LM
     from lm_eval.tasks import TaskManager

@@ -1,4 +1,4 @@
-"""Trackers get what the log has, each point once, with the real libraries where they are installed."""
+"""Trackers get each point of the log once, tested with the real libraries if they are installed."""
 
 import importlib.util
 import json
@@ -29,7 +29,7 @@ def needs(name: str) -> pytest.MarkDecorator:
 
 
 class Said:
-    """Progress that remembers what it was told."""
+    """Progress that records its messages."""
 
     def __init__(self) -> None:
         self.messages: list[str] = []
@@ -41,7 +41,7 @@ class Said:
 
 
 def same(found: list[tuple[str, int, float]], run: Path) -> None:
-    """No point is missing, none is there twice, and each has the log's value."""
+    """Asserts that no point is missing or doubled, and that each has the log's value."""
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     wanted = {(name, row["step"]): value for row in rows for name, value in row.items() if name != "step"}
     assert sorted((name, step) for name, step, _ in found) == sorted(wanted)
@@ -52,7 +52,7 @@ def same(found: list[tuple[str, int, float]], run: Path) -> None:
 
 
 def begin(store: Path, out: Path, last: int, **options: Any) -> None:
-    """Trains until a step after which it dies, as a power cut ends it: what was saved last may be older."""
+    """Trains until it dies after a step, as in a power cut. The last save may be older."""
     tell_row = loop.Training._tell_row
 
     def stop(self: loop.Training, values: dict[str, Any]) -> None:
@@ -67,10 +67,10 @@ def begin(store: Path, out: Path, last: int, **options: Any) -> None:
 
 
 def train_in_two_parts(tracker: str, store: Path, out: Path) -> Run:
-    """Steps 1 to 2 are saved, 3 and 4 are told and lost, and a resumed training takes them again."""
+    """Steps 1 and 2 are saved, 3 and 4 are sent and lost, and a resumed training repeats them."""
     begin(store, out, last=4, save_every=1024, tracker=tracker)
     if tracker == "wandb":
-        time.sleep(1.1)  # it calls an offline run's folder after the second in which it begins
+        time.sleep(1.1)  # it names an offline run's folder after the second in which it begins
     return xt.train(**SETTINGS, data=store, out=out, resume=True, tracker=tracker)
 
 
@@ -171,7 +171,7 @@ def test_trackio_has_each_point_once(store: Path, tmp_path: Path, monkeypatch: p
 
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, dict[str, float]]]:
-    """What a tracker of the tests' own was told: by which run, at which step."""
+    """What a tracker of these tests got: the run, the step and the values."""
     told: list[tuple[str, int, dict[str, float]]] = []
 
     def opened(run: Run, name: str, group: str | None, fresh: bool) -> Any:
@@ -191,7 +191,7 @@ def test_a_tracker_that_joins_late_gets_the_steps_before(store: Path, tmp_path: 
 
 
 def test_another_run_in_the_same_folder_is_another_one(store: Path, tmp_path: Path, kept) -> None:
-    """A run that was killed before its first save begins anew, maybe with other settings."""
+    """A run that was killed before its first save starts over, maybe with other settings."""
     begin(store, tmp_path / "run", last=2, save_every=10**9, tracker="pytest")
     xt.train(**SETTINGS, seed=1, data=store, out=tmp_path / "run", tracker="pytest")
     first, second = dict.fromkeys(name for name, *_ in kept)
