@@ -1,1 +1,1 @@
-"""How a trained model uses position: what it attends to, and how far back what it reads goes."""
+"""How a trained model uses position: what it attends to, and how far back it reads."""

@@ -1,4 +1,4 @@
-"""What a measurement is given: a model at one length, and the windows it reads.
+"""What a measurement gets: a model at one length, and the windows it reads.
 
 Shapes: W windows, B windows of a batch, N inputs, T queries, S keys, H heads, K head dim.
 """
@@ -11,20 +11,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from extrapolate.model.attention import Setting
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.model.model import Model
 
-BATCH_TOKENS = 2048  # inputs in a forward pass, or one window
-SEED = 0  # of the random tokens: a result can be had again
+BATCH_TOKENS = 2048  # inputs in a forward pass, which has at least one window
+SEED = 0  # of the random tokens, so that results are reproducible
 
 
 @dataclass(frozen=True)
 class Chunk:
     """The attention of one layer in some windows, for some queries.
 
-    rows says which windows, W; q_BHTK and k_BHSK are as they were scored, None if they have several rotations;
-    weight_BHTS are the probabilities; queries and keys are the indices.
+    rows: which of the W windows. q_BHTK, k_BHSK: as scored; None if they have several rotations. weight_BHTS: the
+    probabilities. queries, keys: their indices.
     """
 
     rows: slice
@@ -45,8 +44,8 @@ class Chunk:
 class Inspected:
     """A model under one plan, and windows of N inputs and the next token, int64 [W, N + 1], on the model's device.
 
-    seq_len is the training length L, setting what the model made of the plan. The last L/2 inputs of a window are
-    looked at, at every length the same ones. `advance` is called with how many inputs were computed.
+    setting: made by the model from the plan. seq_len: the training length L. advance: called with the number of inputs
+    computed. Only the last L/2 inputs of a window are examined, which are the same at every length.
     """
 
     model: LanguageModel
@@ -62,35 +61,35 @@ class Inspected:
 
     @property
     def first_query(self) -> int:
-        """The index of the first input that is looked at. Index 0 never is: it sees itself alone."""
+        """The index of the first input that is examined. Index 0 never is, because it sees only itself."""
         return max(1, self.length - max(1, self.seq_len // 2))
 
     @property
     def query_index(self) -> Tensor:
-        """The indices of the inputs that are looked at, int64."""
+        """The indices of the inputs that are examined, int64."""
         return torch.arange(self.first_query, self.length, device=self.tokens_WN.device)
 
     @property
     def decoder(self) -> Model:
-        """The model, which must be one of this program."""
+        """The model, which must be one of this package."""
         assert isinstance(self.model, Model)
         return self.model
 
     @cached_property
     def random_tokens(self) -> Tensor:
-        """As many other tokens, each drawn from all of the windows: the same frequencies, and no order."""
+        """Tokens of the same shape, drawn from all windows: the same frequencies, but no order."""
         pool = self.tokens_WN.flatten().cpu()
         drawn = torch.randint(len(pool), self.tokens_WN.shape, generator=torch.Generator().manual_seed(SEED))
         return pool[drawn].to(self.tokens_WN.device)
 
     def batches(self, windows: int, length: int) -> list[slice]:
-        """So many windows of a length in batches of BATCH_TOKENS inputs."""
+        """Splits windows of a length into batches of BATCH_TOKENS inputs."""
         size = max(1, BATCH_TOKENS // length)
         return [slice(start, min(start + size, windows)) for start in range(0, windows, size)]
 
     @torch.inference_mode()
     def observe(self, look: Callable[[Chunk], None], *texts_WN: Tensor) -> None:
-        """Shows `look` the attention of the inputs that are looked at, layer by layer, where each text is read.
+        """Runs the model on texts, and calls `look` with the attention of the examined inputs, layer by layer.
 
         A batch has the same windows of all texts, those of the first text first.
         """
@@ -103,7 +102,7 @@ class Inspected:
 
 @dataclass(frozen=True)
 class _Shown:
-    """Passes on what attention computes for the queries from index `first` on."""
+    """An observer that passes on the attention of queries from index `first` on."""
 
     look: Callable[[Chunk], None]
     rows: slice
@@ -117,15 +116,3 @@ class _Shown:
             q_BHTK = None if q_BHTK is None else q_BHTK[:, :, skipped:]
             wanted = slice(queries.start + skipped, queries.stop)
             self.look(Chunk(self.rows, layer, q_BHTK, k_BHSK, weight_BHTS[:, :, skipped:], wanted, keys))
-
-
-def is_decoder(model: LanguageModel) -> bool:
-    """Whether the model is one of this program, whose attention can be observed."""
-    return isinstance(model, Model)
-
-
-def without_pairs(setting: Any) -> bool:
-    """Whether every query and every key has one rotation."""
-    if not isinstance(setting, Setting):
-        return False
-    return all(setting.of_layer(layer).pairs is None for layer in range(len(setting.encodings)))

@@ -1,4 +1,4 @@
-"""Inspects one run: measurements x extensions x lengths, each on the same windows' ends."""
+"""Inspects a run: measurements x extensions x lengths, all on the same ends of windows."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,25 +10,23 @@ import numpy as np
 import torch
 
 from extrapolate.data.store import Split, Store
-from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
 from extrapolate.evaluation import lengths
 from extrapolate.evaluation.any_run import AnyRun
 from extrapolate.evaluation.memory import MEMORY, OutOfMemoryError, of_memory
-from extrapolate.evaluation.plans import AppliedExtensions, extensions_to_evaluate
-from extrapolate.evaluation.protocols.base import Layout, Windows, lengths_of, protocols, targets_hash
+from extrapolate.evaluation.plans import extensions_to_evaluate
+from extrapolate.evaluation.protocols.base import Layout, lengths_of, protocols, targets_hash
 from extrapolate.evaluation.rows import common, of_extension, reason_of
 from extrapolate.inspection.inspected import Inspected
 from extrapolate.inspection.measurements.base import Measurement, measurements
 from extrapolate.inspection.settings import PROTOCOL, InspectionSettings
 from extrapolate.machine.devices import to_device
-from extrapolate.model.language_model import LanguageModel
 from extrapolate.names import INSPECTIONS_TABLE
 from extrapolate.progress import Advance, unseen
 from extrapolate.results import INSPECTIONS, check_grows
 from extrapolate.specs import LARGEST_WHOLE, shown
 
-MOST_WINDOWS, LEAST_WINDOWS = 16, 4  # unless asked otherwise: as many as have MOST_TOKENS at the longest length
+MOST_WINDOWS, LEAST_WINDOWS = 16, 4  # by default, as many as have MOST_TOKENS at the longest length
 MOST_TOKENS = 2**15
 
 
@@ -38,7 +36,7 @@ def chosen(settings: InspectionSettings) -> dict[str, type[Measurement]]:
 
 
 def layout_of(settings: InspectionSettings, split: Split, seq_len: int) -> Layout:
-    """The windows of every length: the last L/2 inputs of each are the same at every length."""
+    """The windows at every length. Their last L/2 inputs are the same at every length."""
     found = lengths_of(settings.factors, seq_len)
     usual = max(LEAST_WINDOWS, min(MOST_WINDOWS, MOST_TOKENS // max(found)))
     targets = (usual if settings.windows is None else settings.windows) * max(1, seq_len // 2)
@@ -46,13 +44,13 @@ def layout_of(settings: InspectionSettings, split: Split, seq_len: int) -> Layou
 
 
 def check_run(run: AnyRun, store: Store, settings: InspectionSettings) -> None:
-    """Raises UserError if nothing at all can be measured of a run: it is damaged, or of another text."""
+    """Raises UserError if a run cannot be measured at all, because it is damaged or of another text."""
     lengths.check_run(run, store, settings.evaluation())
     check_grows(run.path / INSPECTIONS_TABLE, INSPECTIONS)
 
 
 def check(run: AnyRun, store: Store, settings: InspectionSettings) -> None:
-    """Raises UserError if anything asked for cannot be measured, before any work is done."""
+    """Raises UserError before starting if a setting is invalid."""
     chosen(settings)
     if settings.windows is not None and not 0 < settings.windows <= LARGEST_WHOLE:
         raise UserError(f"`windows` must be at least 1, not {shown(settings.windows)}")
@@ -62,7 +60,7 @@ def check(run: AnyRun, store: Store, settings: InspectionSettings) -> None:
 
 
 def expected_inputs(run: AnyRun, store: Store, settings: InspectionSettings) -> float:
-    """About how many inputs `inspect` computes, for its progress."""
+    """The approximate number of inputs that `inspect` computes, for its progress."""
     model = run.build_model()
     recipes = len(extensions_to_evaluate(run, model, settings.extend))
     layout = layout_of(settings, store.split(settings.split), model.seq_len)
@@ -76,10 +74,10 @@ def expected_inputs(run: AnyRun, store: Store, settings: InspectionSettings) -> 
 def inspect(
     run: AnyRun, store: Store, settings: InspectionSettings, *, device: str = "cpu", progress: Advance = unseen
 ) -> Iterator[list[dict[str, Any]]]:
-    """Yields rows for `inspections.parquet` (see `results.tables`), an extension and a length at a time.
+    """Yields rows for `inspections.parquet` (see `results.tables`), for one extension and length at a time.
 
-    The run as it was trained is always inspected. What cannot be measured has one row for each quantity, without a
-    value, and says why.
+    The run as it was trained is always inspected. A measurement that is not possible has a row for each quantity,
+    without a value but with the reason.
     """
     split = store.split(settings.split)
     evaluation = settings.evaluation()
@@ -91,60 +89,47 @@ def inspect(
             shared |= of_extension(run, loaded, text, applied)
             for length, (windows,) in layout.rows.items():
                 what = f"{shared['run']} {shared['model']} {length / model.seq_len:g}x"
-                plan = _plan(applied, run, model, store, length)
+                try:
+                    plan = applied.fitted_plan(run, model, store, length, "fp32")
+                except OutOfMemoryError:  # in fitting a constant
+                    plan = None
                 inspected = None
                 if plan is not None and model.defined_at(length, plan):
-                    inspected = _inspected(model, plan, split, windows)
+                    tokens_WN = torch.from_numpy(windows.tokens(split, slice(None)).astype(np.int64))
+                    tokens_WN = to_device(tokens_WN, model.device)
+                    inspected = Inspected(model, model.setting(plan), model.seq_len, tokens_WN)
                 count, factor = len(windows.start_W), length / model.seq_len
                 at_length = shared | {"length": length, "factor": factor, "n_windows": count}
                 rows: list[dict[str, Any]] = []
                 for name, measurement in chosen(settings).items():
-                    here = at_length | {"measurement": name}
                     if inspected is None:
                         progress(what, measurement.inputs(model.seq_len, length, count))
-                        rows += _without_values(here, measurement, str(reason_of(None, model, length, plan)))
+                        found = _without_values(measurement, str(reason_of(None, model, length, plan)))
                     else:
-                        rows += _rows(
-                            here, measurement, replace(inspected, advance=partial(progress, f"{what} {name}"))
-                        )
+                        advance = partial(progress, f"{what} {name}")
+                        found = _measured(measurement, replace(inspected, advance=advance))
+                    here = at_length | {"measurement": name, "evaluated_at": datetime.now(UTC).replace(microsecond=0)}
+                    rows += [here | row for row in found]
                 yield rows
 
 
-def _plan(applied: AppliedExtensions, run: AnyRun, model: LanguageModel, store: Store, length: int) -> Plan | None:
-    """The plan at a length; None if memory does not suffice to fit a constant of it."""
-    try:
-        return applied.fitted_plan(run, model, store, length, "fp32")
-    except OutOfMemoryError:
-        return None
-
-
-def _inspected(model: LanguageModel, plan: Plan, split: Split, windows: Windows) -> Inspected:
-    tokens_WN = torch.from_numpy(windows.tokens(split, slice(None)).astype(np.int64))
-    return Inspected(model, model.setting(plan), model.seq_len, to_device(tokens_WN, model.device))
-
-
-def _rows(here: dict[str, Any], measurement: type[Measurement], inspected: Inspected) -> list[dict[str, Any]]:
+def _measured(measurement: type[Measurement], inspected: Inspected) -> list[dict[str, Any]]:
     if (reason := measurement.refusal(inspected)) is not None:
-        return _without_values(here, measurement, reason)
+        return _without_values(measurement, reason)
     try:
         values = list(measurement.measure(inspected))
     except (MemoryError, RuntimeError) as error:
         if not of_memory(error):
             raise
-        return _without_values(here, measurement, MEMORY)
-    evaluated_at = datetime.now(UTC).replace(microsecond=0)
+        return _without_values(measurement, MEMORY)
     return [
-        here
-        | {
+        {
             "quantity": value.quantity, "layer": value.layer, "head": value.head, "at": value.at,
-            "value": value.mean, "error": value.error, "evaluated_at": evaluated_at,
+            "value": value.mean, "error": value.error,
         }
         for value in values
     ]  # fmt: skip
 
 
-def _without_values(here: dict[str, Any], measurement: type[Measurement], reason: str) -> list[dict[str, Any]]:
-    evaluated_at = datetime.now(UTC).replace(microsecond=0)
-    return [
-        here | {"quantity": name, "reason": reason, "evaluated_at": evaluated_at} for name in measurement.quantities
-    ]
+def _without_values(measurement: type[Measurement], reason: str) -> list[dict[str, Any]]:
+    return [{"quantity": name, "reason": reason} for name in measurement.quantities]

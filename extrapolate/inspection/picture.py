@@ -1,4 +1,4 @@
-"""A picture of what encodings make of positions, side by side."""
+"""Draws what encodings do with positions, side by side."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,19 +19,20 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-POSITIONS = 100  # shown of each encoding
-CURVES = 5  # dimensions that are drawn as curves
-FARTHEST = 16  # times L
+POSITIONS = 100  # to show of each encoding
+CURVES = 5  # dimensions to draw as curves
+FARTHEST = 16  # the longest distance, in units of L
 MOST = 8  # columns of a picture
 TITLE = 44  # characters in a line
-SUFFIXES = (".png", ".svg", ".pdf")
+# The suffixes of pictures, with the metadata to leave out so that equal pictures are equal files.
+SUFFIXES = {".png": "Software", ".svg": "Date", ".pdf": "CreationDate"}
 # Okabe and Ito's, which the colour-blind can tell apart.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
 
 @dataclass(frozen=True)
 class Look:
-    """What a picture shows of one model: `seq_len` is L, tokens; `extended` the plan of an extension for a length."""
+    """A model to draw. seq_len: L in tokens. plan, extended: the plan for a length, and that of an extension."""
 
     model: Model
     title: str
@@ -41,28 +42,27 @@ class Look:
 
 
 def check_file(path: Path) -> None:
-    """Raises UserError if a picture cannot have this name."""
+    """Raises UserError if the file's suffix is not that of a picture."""
     if path.suffix.lower() not in SUFFIXES:
-        raise UserError(f"{path}: a picture's name ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
+        *others, last = SUFFIXES
+        raise UserError(f"{path}: a picture's name ends in {', '.join(others)} or {last}")
 
 
 def save(figure: "Figure", path: Path) -> None:
-    """Writes a picture atomically. Raises UserError if its name says no format."""
+    """Writes a picture atomically. Raises UserError if its suffix is not that of a picture."""
     check_file(path)
-    undated: dict[str, dict[str, Any]] = {
-        ".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}
-    }  # fmt: skip
     kind = path.suffix.lower()
+    undated: dict[str, Any] = {SUFFIXES[kind]: None}
     path.parent.mkdir(parents=True, exist_ok=True)
-    files.write_atomically(path, lambda to: figure.savefig(to, format=kind[1:], dpi=80, metadata=undated[kind]))
+    files.write_atomically(path, lambda to: figure.savefig(to, format=kind[1:], dpi=80, metadata=undated))
 
 
 def picture(looks: Sequence[Look], extension: str = "") -> "Figure":
-    """A column for each place where position enters each model.
+    """Draws a column for each place where position enters each model.
 
-    From top to bottom: every dimension at every position; some dimensions as curves; what changes from one position to
-    another; and the scores of the last token of a window against distance. `extension` is the name of what the looks
-    are extended by. Raises UserError if there are too many columns.
+    From top to bottom: every dimension at every position; some dimensions as curves; the change between positions; and
+    the scores of the last token of a window by distance. extension: the name of the extension of `Look.extended`.
+    Raises UserError if there are too many columns.
     """
     from matplotlib.figure import Figure
 
@@ -153,7 +153,7 @@ def _scores(panel: "Axes", look: Look, extension: str) -> None:
 
 
 def _different(found_HS: Tensor) -> list[Tensor]:
-    """One line for all heads that score alike."""
+    """The scores of heads, without those that repeat an earlier one's."""
     kept: list[Tensor] = []
     for scores_S in found_HS:
         if not any(scores_S.allclose(other, rtol=1e-4, atol=1e-4, equal_nan=True) for other in kept):

@@ -1,4 +1,4 @@
-"""What to inspect: the arguments of `xt.inspect`, and the flags of its command. Imports nothing that takes long."""
+"""The arguments of `xt.inspect` and the flags of its command. Imports nothing slow."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +15,7 @@ _what = partial(Flag, panel="What to inspect")
 class InspectionSettings(Lengths):
     """What to measure, on how many windows.
 
-    windows is the most that are read; None: 16, or fewer where the longest have more than 2,048 tokens, but 4.
+    windows: the most to read; None: 16, or fewer if the longest have more than 2,048 tokens, but at least 4.
     """
 
     measures: Annotated[
@@ -23,9 +23,9 @@ class InspectionSettings(Lengths):
     ] = ()
     windows: Annotated[
         int | None,
-        _what("the most windows that are read at each length", usual="16; fewer, to 4, of long ones"),
+        _what("the most windows that are read at each length", usual="16, or fewer if they are long, but at least 4"),
     ] = None
 
     def evaluation(self) -> EvaluationSettings:
-        """The settings of an evaluation of the same lengths and extensions, which is checked in the same way."""
+        """The settings of an evaluation at the same lengths with the same extensions, which is checked the same way."""
         return EvaluationSettings(factors=self.factors, extend=self.extend, protocols=(PROTOCOL,), split=self.split)

@@ -1,4 +1,4 @@
-"""What an encoding makes of each position, read from its hooks: nothing here asks for its name.
+"""What an encoding does with each position, read from its hooks and never from its name.
 
 Shapes: T positions, C dimensions (channels or heads), D width, H heads, K head dim, S keys.
 """
@@ -17,9 +17,9 @@ from extrapolate.model.model import Model
 
 @dataclass(frozen=True)
 class View:
-    """What one hook makes of each position: values_TC, a column for each of `dimensions`.
+    """The values of one hook at each position: values_TC, with a column for each of `dimensions`.
 
-    place: where these values enter. kind: what a dimension is, `channel` or `head`.
+    place: where the values enter the model. kind: what a dimension is, `channel` or `head`.
     """
 
     place: str
@@ -30,10 +30,10 @@ class View:
 
 @torch.no_grad()
 def views(model: Model, length: int) -> list[View]:
-    """Every place in the first layer where position enters, in windows of `length` tokens; none if nowhere.
+    """Every place in the first layer where position enters, in windows of `length` tokens.
 
-    What is added to or written over the residual stream is shown where that is zero, what is done to queries and keys
-    on those whose channels are all 1. What is added to scores is shown for the last query of the window.
+    Changes to the residual stream are shown for a stream of zeros, changes to queries and keys for vectors of ones, and
+    changes to scores for the last query of the window.
     """
     encoding, dims = model.encoding, model.dims
     pos_T = encoding.positions(torch.arange(length, dtype=torch.float32))
@@ -60,7 +60,7 @@ def views(model: Model, length: int) -> list[View]:
 
 
 def _written(place: str, values_TD: Tensor) -> View:
-    """The channels that are not left alone."""
+    """A view of the channels that are written."""
     channels = values_TD.ne(0).any(dim=0).nonzero().flatten()
     return View(place, "channel", tuple(channels.tolist()), values_TD[:, channels])
 
@@ -71,12 +71,12 @@ def _by_head(place: str, values_HS: Tensor) -> View:
 
 @torch.no_grad()
 def scores(model: Model, length: int, plan: Plan = PLAIN) -> Tensor | None:
-    """What the last token of a window scores each token of it by, [H, S], from the nearest, itself, to the farthest.
+    """The scores of the last token of a window with each token, [H, S], from itself to the farthest.
 
-    Queries and keys are the same constant vectors everywhere, but for what the encoding makes of the position: in
-    channels that it writes before W_q and W_k, what it writes, and 1 in the others, with W_q and W_k the identity.
-    NaN if the last token does not see one; None if windows of this length are not defined, or the first layer has
-    something in place of attention. `plan` is what is applied at inference.
+    Except for the encoding, queries and keys are the same everywhere: channels that the encoding writes before W_q and
+    W_k have what it writes, the others have 1, and W_q and W_k are the identity. plan: applied at inference. A score is
+    NaN if the last token does not see the other. Returns None if windows of this length are not defined, or the first
+    layer has something in place of attention.
     """
     if not (model.defined_at(length, plan) and model.encoding.attends()):
         return None
@@ -95,7 +95,7 @@ def scores(model: Model, length: int, plan: Plan = PLAIN) -> Tensor | None:
 
 
 def _of_last(encoding: Encoding, plan: Plan, q_BHTK: Tensor, pos_T: Tensor) -> Tensor:
-    """The scores of the last query, [H, S], -inf where it does not see a key."""
+    """The scores of the last query, [H, S]; -inf for keys that it does not see."""
     length = len(pos_T)
     state = encoding.prepare(torch.ones(1, length, encoding.dims.width))
     scale_HT = plan.query_scale(length, pos_T.device)

@@ -1,4 +1,4 @@
-"""Models whose use of position is known: their weights are set by hand."""
+"""Models whose use of position is known, because their weights are set by hand."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -58,11 +58,10 @@ def windows() -> Callable[..., Inspected]:
 
 @pytest.fixture(scope="session")
 def positional(build: Callable[..., Model]) -> Callable[[int], Model]:
-    """A model with RoPE whose head 0 attends to the token so far back, whatever the tokens are; head 1 to all evenly.
+    """A model with RoPE whose head 0 attends to the token `back` places before, for any text, and head 1 to all evenly.
 
-    All channels of the residual stream but the first tell the token, the first is the same for all: the queries and
-    keys read it alone. A key is turned by the distance beforehand, so that its product with a query is largest there
-    (arXiv 2410.06205, section 5).
+    The first channel of the residual stream is the same for all tokens, and queries and keys read only that. Keys are
+    turned by the distance beforehand, so that the product with a query is largest there (arXiv 2410.06205, section 5).
     """
 
     def make(back: int) -> Model:

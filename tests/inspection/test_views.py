@@ -1,4 +1,4 @@
-"""What a picture of an encoding is drawn from: the numbers are those of the formulas, whatever hook they come from."""
+"""The numbers that pictures of encodings are drawn from, against the formulas."""
 
 import math
 

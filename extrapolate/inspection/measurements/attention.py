@@ -60,7 +60,7 @@ class Attention(OfAttention):
 
 
 def edges_of(length: int) -> list[int]:
-    """Where the ranges of distances begin: 0, 1, 2, 3, 4, 8, 16, ... below the length."""
+    """The beginnings of the ranges of distances: 0, 1, 2, 3, 4, 8, 16, ... below the length."""
     return [edge for edge in sorted({0, 3, *powers_of_two(length)}) if edge < length]
 
 

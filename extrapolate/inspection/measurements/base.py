@@ -1,4 +1,4 @@
-"""What a measurement is."""
+"""The base classes of measurements."""
 
 import math
 from abc import ABC, abstractmethod
@@ -11,16 +11,17 @@ import torch
 from torch import Tensor
 
 from extrapolate import specs
-from extrapolate.inspection.inspected import Chunk, Inspected, is_decoder
+from extrapolate.inspection.inspected import Chunk, Inspected
+from extrapolate.model.model import Model
 
 NOT_OURS = "another library runs the model: its attention cannot be observed"
 
 
 @dataclass(frozen=True)
 class Value:
-    """A quantity, a number for each window, float64 [W]; of one layer and head, and at one place, where it has them.
+    """A quantity with a number for each window, float64 [W], or one number for all windows together.
 
-    What cannot be said window by window has one number.
+    layer, head, at: which layer, head and place it is of, if any.
     """
 
     quantity: str
@@ -31,21 +32,21 @@ class Value:
 
     @property
     def mean(self) -> float:
-        """Over windows."""
+        """The mean over windows."""
         return float(np.mean(self.value_W, dtype=np.float64))
 
     @property
     def error(self) -> float | None:
-        """The standard error of the mean, by the spread over windows; None if there is one number."""
+        """The standard error of the mean, from the spread over windows; None if there is only one number."""
         count = len(self.value_W)
         return None if count < 2 else float(np.std(self.value_W, ddof=1)) / math.sqrt(count)
 
 
 class Measurement(ABC):
-    """One way to ask how a model uses position. A docstring's first line says what it measures.
+    """A way to measure how a model uses position. The first line of its docstring says what it measures.
 
-    quantities: each with its unit and its meaning, for the docs. at: what the column `at` counts.
-    source: the paper that it is from, or whose it is. any_model: whether it also measures models of other libraries.
+    quantities: each with its unit and meaning, for the docs. at: what the column `at` counts. source: the paper that it
+    is from. any_model: whether it also measures models of other libraries.
     """
 
     quantities: ClassVar[Mapping[str, tuple[str, str]]]
@@ -55,12 +56,12 @@ class Measurement(ABC):
 
     @classmethod
     def refusal(cls, inspected: Inspected) -> str | None:
-        """Why the model cannot be measured so; None if it can."""
-        return None if cls.any_model or is_decoder(inspected.model) else NOT_OURS
+        """Why the model cannot be measured; None if it can."""
+        return None if cls.any_model or isinstance(inspected.model, Model) else NOT_OURS
 
     @staticmethod
     def inputs(seq_len: int, length: int, windows: int) -> float:
-        """About how many inputs are computed, for progress: every window once, unless a measurement says otherwise."""
+        """The approximate number of inputs to compute, for progress; by default every window once."""
         return windows * length
 
     @staticmethod
@@ -70,7 +71,7 @@ class Measurement(ABC):
 
 
 class OfAttention(Measurement):
-    """A measurement of weights of attention. Layers that have something else in its place are left out."""
+    """A measurement of attention weights. Layers that have something in place of attention are left out."""
 
     @classmethod
     def refusal(cls, inspected: Inspected) -> str | None:
@@ -82,14 +83,14 @@ class OfAttention(Measurement):
 
 
 class Sums:
-    """Sums over the queries of each window, [W, H, ...], by quantity, layer and place, as attention is observed."""
+    """Accumulates sums over the queries of each window, [W, H, ...], by quantity, layer and place."""
 
     def __init__(self, inspected: Inspected) -> None:
         self.windows, self.queries = len(inspected.tokens_WN), len(inspected.query_index)
         self._sum_WH: dict[tuple[str, int, float | None], Tensor] = {}
 
     def add(self, quantity: str, chunk: Chunk, sum_BH: Tensor, at: float | None = None) -> None:
-        """The sums over a chunk's queries, for each window of its batch, [B, H, ...]."""
+        """Adds the sums over a chunk's queries, for each window of its batch, [B, H, ...]."""
         key = (quantity, chunk.layer, at)
         if key not in self._sum_WH:
             self._sum_WH[key] = torch.zeros(self.windows, *sum_BH.shape[1:], dtype=torch.float64)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from extrapolate.encodings.base import Rotations
-from extrapolate.inspection.inspected import Chunk, Inspected, without_pairs
+from extrapolate.inspection.inspected import Chunk, Inspected
 from extrapolate.inspection.measurements.base import Measurement, Sums, Value, measurements
 
 
@@ -39,9 +39,12 @@ class Frequencies(Measurement):
     def refusal(cls, inspected: Inspected) -> str | None:
         if (reason := super().refusal(inspected)) is not None:
             return reason
-        if all(encoding.rotations() is None for encoding in inspected.setting.encodings):
+        setting = inspected.setting
+        if all(encoding.rotations() is None for encoding in setting.encodings):
             return f"{inspected.model.label()} does not turn pairs of channels at one speed each"
-        return None if without_pairs(inspected.setting) else "the extension turns each query at several speeds"
+        if any(setting.of_layer(layer).pairs is not None for layer in range(len(setting.encodings))):
+            return "the extension turns each query at several speeds"
+        return None
 
     @staticmethod
     def measure(inspected: Inspected) -> Iterator[Value]:
@@ -78,7 +81,7 @@ def by_frequency(chunk: Chunk, rotations: Rotations) -> dict[str, Tensor]:
     seen_TS = chunk.weight_BHTS.new_ones(()) * (key_S <= chunk.query_index[:, None])
     mean_BHT1 = (scores_BHTS * seen_TS).sum(dim=-1, keepdim=True) / seen_TS.sum(dim=-1, keepdim=True)
     centred_BHTS = (scores_BHTS - mean_BHT1) * seen_TS
-    # A frequency's covariance is linear in its part: one product gives those of all.
+    # Covariance is linear in a frequency's part, so one product gives it for all frequencies.
     along_BHTK = q_BHTK * (centred_BHTS @ k_BHSK) / math.sqrt(q_BHTK.shape[-1])
     variance_BHT = centred_BHTS.square().sum(dim=-1).clamp(min=torch.finfo(torch.float32).tiny)
     keys_BHTK = k_BHSK[:, :, -q_BHTK.shape[2] :]  # the last keys of a chunk are its queries' own

@@ -1,4 +1,4 @@
-"""Heads that attend by position alone.
+"""Heads that attend by position only.
 
 Shapes: W windows, B windows of a batch, H heads, T queries, S keys.
 """

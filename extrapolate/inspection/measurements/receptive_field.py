@@ -18,7 +18,7 @@ from extrapolate.machine.limits import memory_limit
 from extrapolate.model.model import Model
 
 SHARE = 0.99  # of the gradient, as in the paper
-# Memory is measured at these lengths, tokens: a third of a second, and beyond those where attention is always explicit.
+# Memory is measured at these lengths, in tokens, in a third of a second. In shorter windows attention may be explicit.
 MEASURED = (512, 1024)
 
 
@@ -54,7 +54,9 @@ class ReceptiveField(Measurement):
     def measure(inspected: Inspected) -> Iterator[Value]:
         shares_WN = []
         for tokens_N in inspected.tokens_WN:
-            size_N = gradient_sizes(inspected, tokens_N)
+            with _last_loss(inspected, tokens_N) as (loss, embedded_BND):
+                (gradient_BND,) = torch.autograd.grad(loss, embedded_BND)
+            size_N = gradient_BND[0].double().norm(dim=-1).cpu().numpy()
             shares_WN.append(size_N / size_N.sum())
             inspected.advance(3 * inspected.length)
         back_WN = np.stack(shares_WN)[:, ::-1]  # the last token first
@@ -67,17 +69,10 @@ class ReceptiveField(Measurement):
         yield Value("reach", np.array([float(reach)]))
 
 
-def gradient_sizes(inspected: Inspected, tokens_N: Tensor) -> np.ndarray:
-    """The 2-norm of the gradient of the window's last loss by each input's embedding, float64 [N]."""
-    with _last_loss(inspected, tokens_N) as (loss, embedded_BND):
-        (gradient_BND,) = torch.autograd.grad(loss, embedded_BND)
-    return gradient_BND[0].double().norm(dim=-1).cpu().numpy()
-
-
 def kept(inspected: Inspected) -> float:
-    """About how many bytes are kept for the gradient through a window: a N + b N^2, from two shorter windows.
+    """Estimates the bytes kept for the gradient through a window as a N + b N^2, from two shorter windows.
 
-    What an encoding computes decides: a fused kernel keeps what grows with N, explicit scores and a bias N^2.
+    It depends on the encoding: a fused kernel keeps memory that grows with N, explicit scores and a bias with N^2.
     """
     near, far = MEASURED
     per_token, per_token_far = (kept_at(inspected, length) / length for length in MEASURED)
@@ -86,7 +81,7 @@ def kept(inspected: Inspected) -> float:
 
 
 def kept_at(inspected: Inspected, length: int) -> int:
-    """How many bytes are kept for the gradient through the first tokens of a window, the weights left out."""
+    """The bytes kept for the gradient through the first `length` tokens of a window, without the weights."""
     weights = {parameter.untyped_storage().data_ptr() for parameter in inspected.decoder.parameters()}
     size_of: dict[int, int] = {}
 
@@ -102,7 +97,7 @@ def kept_at(inspected: Inspected, length: int) -> int:
 
 @contextlib.contextmanager
 def _last_loss(inspected: Inspected, tokens_N: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """The loss of a window's last target, and the embedded inputs [1, N, D] that it has a gradient by."""
+    """The loss of a window's last target, and the embedded inputs, [1, N, D], to differentiate it by."""
     model = inspected.decoder
     with torch.enable_grad(), _weights_fixed(model):
         embedded_BND = model.embedding(tokens_N[None, :-1]).detach().requires_grad_()
@@ -116,10 +111,9 @@ def _last_loss(inspected: Inspected, tokens_N: Tensor) -> Iterator[tuple[Tensor,
 
 @contextlib.contextmanager
 def _weights_fixed(model: Model) -> Iterator[None]:
-    """No gradient by the weights is asked for: it would keep more, and cost time."""
+    """Disables gradients of the weights, which would take memory and time."""
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    for parameter in trained:
-        parameter.requires_grad_(False)
+    model.requires_grad_(False)
     try:
         yield
     finally:

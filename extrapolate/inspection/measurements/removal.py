@@ -1,4 +1,4 @@
-"""How much worse a model predicts where tokens at a distance are lost.
+"""How much worse a model predicts if tokens at a distance are lost.
 
 Shapes: W windows, B windows of a batch, N inputs, P scored places.
 """
@@ -52,7 +52,7 @@ def first_scored(seq_len: int, length: int) -> int:
 
 
 def distances_of(seq_len: int, length: int) -> list[int]:
-    """1, 4, 16, ... as far as there are tokens."""
+    """1, 4, 16, ... up to the number of tokens before the first scored input."""
     return powers_of_two(first_scored(seq_len, length))[::2]
 
 

@@ -51,7 +51,7 @@ class Scale(Measurement):
 
 
 class _Squares:
-    """Sums of squares by quantity and layer, float64 [W], and of how many numbers a window's is."""
+    """Accumulates sums of squares by quantity and layer, float64 [W], and the count of numbers in a window's sum."""
 
     def __init__(self, inspected: Inspected) -> None:
         self.first, self.windows = inspected.first_query, len(inspected.tokens_WN)
@@ -61,28 +61,28 @@ class _Squares:
         self.counts: dict[tuple[str, int | None], int] = {}
 
     def begin(self, windows: int) -> None:
-        """The next batch, of this many windows."""
+        """Begins the next batch, of `windows` windows."""
         self.rows = slice(self.rows.stop, self.rows.stop + windows)
 
     def add(self, name: str, layer: int | None, x_BN: Tensor) -> None:
-        """Numbers of every window of the batch, [B, ...]."""
+        """Adds the numbers of every window of the batch, [B, ...]."""
         sum_W = self.sum_W.setdefault((name, layer), torch.zeros(self.windows, dtype=torch.float64))
         sum_W[self.rows] += x_BN.double().square().flatten(1).sum(dim=1).cpu()
         if self.rows.start == 0:
             self.counts[name, layer] = self.counts.get((name, layer), 0) + x_BN[0].numel()
 
     def add_inputs(self, name: str, layer: int | None, x_BND: Tensor) -> None:
-        """What there is of every input: those that are looked at count."""
+        """Adds numbers that every input has, of the inputs that are examined."""
         self.add(name, layer, x_BND[:, self.first :])
 
     def attended(self, chunk: Chunk) -> None:
-        """Queries, keys and scores of some queries."""
+        """Adds the queries, keys and scores of a chunk."""
         if chunk.q_BHTK is not None and chunk.k_BHSK is not None:
             self.add("query", chunk.layer, chunk.q_BHTK)
             self.add("key", chunk.layer, chunk.k_BHSK[:, :, -chunk.q_BHTK.shape[2] :])
         if not self.softmax[chunk.layer]:
             return
-        # The logarithm of a weight is its score, but for a number that is the same for all keys.
+        # The logarithm of a weight is its score up to a constant that all keys share.
         weight_BHTS = chunk.weight_BHTS.double()
         seen_BHTS = weight_BHTS > 0
         score_BHTS = weight_BHTS.log().masked_fill(~seen_BHTS, 0.0)
@@ -99,7 +99,7 @@ def _has_softmax(encoding: Encoding, device: torch.device) -> bool:
 
 @contextmanager
 def _hooked(inspected: Inspected, sums: _Squares) -> Iterator[None]:
-    """Everything but what an observer is shown, by hooks on the model's parts while it runs."""
+    """Hooks into the model's parts to add everything that an observer of attention does not see."""
     model = inspected.decoder
     embedded: list[Tensor] = []
 
@@ -139,7 +139,7 @@ def _hooked(inspected: Inspected, sums: _Squares) -> Iterator[None]:
 
 
 def _values(attention: Attention, x_BND: Tensor) -> Tensor:
-    """What W_v makes of its input, of all heads."""
+    """The output of W_v for all heads."""
     values = attention.sizes[1]
     if type(attention.qkv.weight) not in (nn.Parameter, Tensor):  # quantised, as a whole
         return attention.qkv(x_BND)[..., -values:]

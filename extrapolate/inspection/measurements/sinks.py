@@ -48,7 +48,10 @@ class Sinks(OfAttention):
             if chunk.q_BHTK is None or chunk.k_BHSK is None:
                 return
             seen_TS = seen(chunk, inspected.setting.encodings[chunk.layer].window)
-            sums.add("largest_score", chunk, largest_scores(chunk, seen_TS).sum(dim=2))
+            q_BHTK, k_BHSK = chunk.q_BHTK.float(), chunk.k_BHSK.float()
+            scores_BHTS = q_BHTK @ k_BHSK.transpose(-1, -2) / math.sqrt(q_BHTK.shape[-1])  # no bias, no temperature
+            largest_BHT = scores_BHTS.masked_fill(~seen_TS, float("-inf")).amax(dim=-1)
+            sums.add("largest_score", chunk, largest_BHT.sum(dim=2))
             if chunk.queries.stop == inspected.length:
                 rank_BH = stable_rank(chunk.k_BHSK[:, :, seen_TS[-1]])
                 sums.add("key_rank", chunk, rank_BH * sums.queries)  # of the last query, not a mean over all
@@ -62,14 +65,6 @@ def seen(chunk: Chunk, window: int | None) -> Tensor:
     key_S = torch.arange(chunk.keys.start, chunk.keys.stop, device=chunk.weight_BHTS.device)
     distance_TS = chunk.query_index[:, None] - key_S
     return (distance_TS >= 0) & (distance_TS < (chunk.keys.stop if window is None else window))
-
-
-def largest_scores(chunk: Chunk, seen_TS: Tensor) -> Tensor:
-    """Those of each query, [B, H, T], without a bias or a temperature."""
-    assert chunk.q_BHTK is not None
-    assert chunk.k_BHSK is not None
-    scores_BHTS = chunk.q_BHTK.float() @ chunk.k_BHSK.float().transpose(-1, -2) / math.sqrt(chunk.q_BHTK.shape[-1])
-    return scores_BHTS.masked_fill(~seen_TS, float("-inf")).amax(dim=-1)
 
 
 def stable_rank(k_BHSK: Tensor) -> Tensor:

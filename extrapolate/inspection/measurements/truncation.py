@@ -1,4 +1,4 @@
-"""What a model predicts with its context cut short, beside what it predicts with all of it.
+"""What a model predicts with its context cut short, compared with the whole context.
 
 Shapes: W windows, P places of a window, R = W P contexts, t tokens of a context, V vocabulary.
 """
@@ -14,7 +14,7 @@ from torch import Tensor
 from extrapolate.inspection.inspected import Inspected
 from extrapolate.inspection.measurements.base import Measurement, Value, measurements, powers_of_two
 
-PLACES = 4  # predictions looked at in a window
+PLACES = 4  # predictions to examine in a window
 
 
 @measurements.register("truncation")
@@ -46,9 +46,8 @@ class Truncation(Measurement):
         tokens_WN = inspected.tokens_WN
         place_P = places(inspected)
         target_R = tokens_WN[:, place_P + 1].flatten()
-        whole_RV = torch.cat(
-            [_predictions(inspected, tokens_WN[rows, :-1], place_P) for rows in inspected.batches(*_sizes(tokens_WN))]
-        )
+        batches = inspected.batches(len(tokens_WN), inspected.length)
+        whole_RV = torch.cat([_predictions(inspected, tokens_WN[rows, :-1], place_P) for rows in batches])
         whole_R = F.nll_loss(whole_RV, target_R, reduction="none")
         yield Value("loss", _by_window(inspected, whole_R))
         for cut in cuts_of(inspected.length):
@@ -66,17 +65,16 @@ def cuts_of(length: int) -> list[int]:
 
 
 def places(inspected: Inspected) -> Tensor:
-    """The indices of the inputs whose predictions are looked at, the last one among them, int64 [P]."""
+    """The indices of the inputs whose predictions are examined, including the last input, int64 [P]."""
     count = min(PLACES, len(inspected.query_index))
     step = len(inspected.query_index) // count
     return inspected.length - 1 - step * torch.arange(count, device=inspected.tokens_WN.device).flip(0)
 
 
 def cut_predictions(inspected: Inspected, place_P: Tensor, cut: int) -> Tensor:
-    """Log-probabilities after the `cut` tokens that end with each place, or all there are, [R, V], W by W."""
-    ends = place_P.tolist()
+    """Log-probabilities from (at most) the last `cut` tokens up to each place, [R, V], window by window."""
     found = []
-    for end in ends:
+    for end in place_P.tolist():
         inputs_WN = inspected.tokens_WN[:, max(0, end + 1 - cut) : end + 1]
         last = torch.tensor([inputs_WN.shape[1] - 1], device=inputs_WN.device)
         rows = inspected.batches(*inputs_WN.shape)
@@ -91,10 +89,6 @@ def _predictions(inspected: Inspected, inputs_BN: Tensor, place_P: Tensor) -> Te
     hidden_BND = model.hidden(inputs_BN, inspected.setting, first)
     inspected.advance(inputs_BN.numel())
     return model.head(hidden_BND[:, place_P - first].flatten(0, 1)).float().log_softmax(dim=-1)
-
-
-def _sizes(tokens_WN: Tensor) -> tuple[int, int]:
-    return tokens_WN.shape[0], tokens_WN.shape[1] - 1
 
 
 def _by_window(inspected: Inspected, value_R: Tensor) -> np.ndarray:

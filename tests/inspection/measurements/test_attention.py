@@ -1,4 +1,4 @@
-"""Attention by distance, against what is known of it."""
+"""Attention by distance, in models whose attention is known."""
 
 import math
 from dataclasses import replace
@@ -16,7 +16,7 @@ from extrapolate.model.model import layer_encodings
 
 L = 16
 DIMS = Dims(width=32, heads=2, head_dim=16, seq_len=L)
-# An extension whose pairs have several rotations, and one that hides keys, with every encoding that they apply to.
+# An extension with several rotations of each pair, and one that hides keys, with every encoding that they apply to.
 EXTENDED = [
     (name, extension)
     for extension in ("self-extend", "sinks")
@@ -73,7 +73,7 @@ def test_what_a_window_hides_has_no_mass(build, windows, measure) -> None:
 
 
 class Chunks:
-    """Keeps what it is shown."""
+    """An observer that keeps what it is shown."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[int, torch.Tensor, slice, slice]] = []

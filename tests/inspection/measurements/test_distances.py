@@ -1,4 +1,4 @@
-"""What lost or cut context changes, in models that are known to read so far back and no further."""
+"""The effect of lost or cut context in models whose reach is known."""
 
 import numpy as np
 import pytest
@@ -43,7 +43,7 @@ def test_the_whole_context_is_no_cut(build, windows) -> None:
 
 
 def test_the_distance_is_half_the_sum_of_differences(build, windows, measure) -> None:
-    """Of the last place of one window, in NumPy."""
+    """The places of one window, in NumPy."""
     inspected = windows(build("rope"), count=1)
     with torch.no_grad():
         inspected.model.head.weight.mul_(30)
@@ -63,7 +63,7 @@ def test_only_the_loss_of_what_is_read_rises(reads_five, measure) -> None:
 
 
 def test_the_tokens_at_a_distance_are_replaced_and_no_others(build, windows, monkeypatch) -> None:
-    """Of 64 inputs, the last two have their targets scored: d to 4d - 1 tokens before the first of these, number 62."""
+    """The targets of the last two of 64 inputs are scored; tokens d to 4d - 1 before input 62 are replaced."""
     inspected = windows(build("none"), 4)
     vars(inspected)["random_tokens"] = torch.full_like(inspected.tokens_WN, -1)
     read = []

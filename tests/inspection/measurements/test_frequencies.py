@@ -1,4 +1,4 @@
-"""Norms and shares of frequencies, in models where they are known."""
+"""Norms and shares of frequencies in models whose values are known."""
 
 import math
 
@@ -48,7 +48,7 @@ def test_norms_set_by_hand_are_found(known, windows, measure, encoding, argument
 
 
 def test_only_rotated_pairs_carry_scores_where_all_tokens_are_equal(known, windows, measure) -> None:
-    """The keys differ by position alone, which an unrotated pair does not show."""
+    """The keys differ only by position, which an unrotated pair does not show."""
     found = measure("frequencies", windows(known("p-rope", p=0.5), 2))
     for head in range(HEADS):
         shares = [found["score_share", 0, head, m].mean for m in range(K // 2)]
@@ -91,7 +91,7 @@ def test_the_share_is_the_covariance_with_the_whole_score(build, windows, measur
 
 
 def test_norms_are_those_of_the_tokens_that_are_looked_at(build, windows, measure) -> None:
-    """The last L/2 of a window: their keys have other norms than the first ones. A rotation changes none."""
+    """The keys of the last L/2 tokens of a window have other norms than the first. Rotations change none."""
     model = build("rope")
     inspected = windows(model, 2)
     block = model.blocks[0]
@@ -117,7 +117,7 @@ def test_the_speeds_are_those_that_the_extension_makes(build, windows, measure, 
 
 
 def test_heads_that_share_a_key_have_one_norm_of_it(build, windows, measure) -> None:
-    """With normalised queries and keys, and scaled scores, too."""
+    """Also with normalised queries and keys, and scaled scores."""
     found = measure("frequencies", windows(build("rope", kv_heads=1, qk_norm=True, ssmax=True), 2))
     for m in range(K // 2):
         first, second = (found["key_norm", 0, head, m].value_W for head in range(HEADS))

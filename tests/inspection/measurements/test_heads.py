@@ -1,4 +1,4 @@
-"""Heads that attend by position alone, in models built so."""
+"""Heads that attend only by position, in models that are built to."""
 
 import pytest
 import torch
@@ -43,7 +43,7 @@ def test_a_head_that_reads_an_absolute_position_attends_to_the_first_token(build
 
 
 def test_a_head_that_looks_for_a_token_does_not_keep_its_pattern(build, windows, measure) -> None:
-    """Without positions, a key is chosen by its token: other tokens, another pattern."""
+    """Without positions a key is chosen by its token, so other tokens give another pattern."""
     model = build("none")
     with torch.no_grad():
         model.embedding.weight.normal_()

@@ -1,4 +1,4 @@
-"""The receptive field of models that read so many tokens by construction."""
+"""The receptive field of models that read a known number of tokens."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ def last(found, name: str) -> float:
 @pytest.mark.parametrize("window", [3, 5])
 @pytest.mark.parametrize("layers", [1, 2])
 def test_a_model_with_a_window_reads_so_many_tokens(build, windows, measure, window, layers) -> None:
-    """A layer reads `window` tokens; each layer more reads as many further back, less one."""
+    """A layer reads `window` tokens, and each further layer `window - 1` more."""
     model = build("none", layers=layers)
     with torch.no_grad():  # attention moves much, so that its share of the gradient is not lost in the residual's
         for block in model.blocks:

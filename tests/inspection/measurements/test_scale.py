@@ -57,7 +57,7 @@ def test_what_is_added_is_what_the_table_has(build, windows, measure) -> None:
 
 
 def test_values_are_those_that_attention_reads(build, windows, measure) -> None:
-    """Also where W_v reads something else than W_q, and the one matrix is not multiplied as one."""
+    """Also if W_v does not read what W_q reads, so that their joint matrix is not multiplied as a whole."""
     found = measure("scale", windows(build("expe")))
     without = measure("scale", windows(build("none")))
     assert size(found, "value_input", 0) == pytest.approx(size(without, "value_input", 0), rel=1e-6)
@@ -78,7 +78,7 @@ def test_windows_count_the_same_in_batches(build, windows, measure, monkeypatch,
 
 
 def test_queries_in_chunks_count_once(build, windows, measure) -> None:
-    """At 16 times L a window has two chunks of queries, of which some are not looked at."""
+    """At 16 times L a window has two chunks of queries, some of which are not examined."""
     model = build("rope")
     found = measure("scale", windows(model, factor=16))
     assert size(found, "query", 0) == pytest.approx(size(measure("scale", windows(model)), "query", 0), rel=0.05)

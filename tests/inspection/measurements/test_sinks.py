@@ -1,4 +1,4 @@
-"""The first tokens' weight, the largest score and the stable rank of keys, against numpy and known models."""
+"""The weight of the first tokens, the largest score and the stable rank of keys, against numpy and known models."""
 
 import math
 from dataclasses import replace
@@ -63,14 +63,14 @@ def test_keys_of_one_direction_have_rank_1_and_even_ones_rank_k() -> None:
 
 
 def test_with_no_position_all_keys_of_the_built_head_point_one_way_and_rope_spreads_them(positional, windows, measure):
-    """Its keys are the same vector for all tokens: rotation alone spreads them, the more the longer the window."""
+    """Its keys are the same vector for all tokens, so only rotation spreads them, more in longer windows."""
     model = positional(1)
     ranks = [measure("sinks", windows(model, factor))["key_rank", 0, 0, None].mean for factor in (1, 2, 4)]
     assert 1 < ranks[0] < ranks[1] < ranks[2]
 
 
 def test_what_a_window_hides_counts_nowhere(build, windows, measure) -> None:
-    """In windows of two chunks of queries, of which the second begins with later keys."""
+    """In windows of two chunks of queries, the second of which begins with later keys."""
     model = build("rope")
     cut, whole = (measure("sinks", windows(model, 9, plan=plan)) for plan in (Plan(window=5), PLAIN))
     for head in range(2):
