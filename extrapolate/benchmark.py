@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -314,7 +315,8 @@ def _prepare_modes(config: TrainedConfig) -> dict[str, tuple[int, float]]:
         length = factor * config.training.seq_len
         if model.encoding.max_length is None or length <= model.encoding.max_length:
             windows = max(1, BATCH_TOKENS // length)
-            prepare(evaluation(factor), _forward(model, _random_tokens(config, windows, length)), windows * length)
+            forward = partial(_forward, model, _random_tokens(config, windows, length))
+            prepare(evaluation(factor), forward, windows * length)
     step = step_of(config, model, optimizer_of(model, config.training), model.loss, "bf16" if fast_bf16() else "fp32")
 
     def train() -> None:
@@ -325,13 +327,10 @@ def _prepare_modes(config: TrainedConfig) -> dict[str, tuple[int, float]]:
     return found
 
 
-def _forward(model: Model, tokens: Tensor) -> Step:
-    @torch.inference_mode()
-    def forward() -> None:
-        model.eval()
-        model.loss(tokens[:, :-1], tokens[:, 1:])
-
-    return forward
+@torch.inference_mode()
+def _forward(model: Model, tokens: Tensor) -> None:
+    model.eval()
+    model.loss(tokens[:, :-1], tokens[:, 1:])
 
 
 def _model(config: TrainedConfig) -> Model:
