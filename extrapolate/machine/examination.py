@@ -41,7 +41,7 @@ def examine(folder: Path) -> Iterator[Finding]:
     yield from (_cores(), _threads(), _memory(), _disk(folder), _gpu(), _compile())
     for name, packages in extras().items():
         if lacking := [package for package, version in packages.items() if version is None]:
-            advice = f"where you need it: pip install 'extrapolate[{name}]'"
+            advice = f"if you need it: pip install 'extrapolate[{name}]'"
             yield Finding(f"extra {name}", "missing", f"without {', '.join(lacking)}", advice=advice)
         else:
             there = ", ".join(f"{package} {version}" for package, version in packages.items())

@@ -1,4 +1,4 @@
-"""`extrapolate check`: what a training would show late is found before it, and the hook at fault is named."""
+"""`extrapolate check` finds faults before training, and names the hook."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +23,7 @@ Checked = Callable[[str], dict[str, Part]]
 
 @pytest.fixture
 def checked(tmp_path: Path) -> Checked:
-    """The parts by name for the class Mine of mine.py, whose body is given, at L = 64."""
+    """Checks the class Mine of mine.py with a given body at L = 64; returns the parts by name."""
 
     def call(body: str) -> dict[str, Part]:
         return {part.name: part for part in of_encoding(written(tmp_path, body), {}, 64)}

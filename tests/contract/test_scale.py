@@ -1,7 +1,4 @@
-"""No encoding has a better start than another: faults are planted into models, which the contract must find.
-
-Those that an encoding's own hooks can have are in test_parts.py.
-"""
+"""The contract finds advantages planted into models. Faults of an encoding's own hooks are in test_parts.py."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Processes of this program: what is sent to them while they start."""
+"""Worker processes: a stop while they start, and the death of their parent."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ from extrapolate.machine.children import Child, reply
 
 
 def serve(connection: Connection) -> None:
-    """What a process would do that never comes to it: its module takes long to import."""
+    """The work of a process that never starts it, because its module takes long to import."""
 
 
 def test_one_that_is_stopped_while_it_starts_says_nothing(
@@ -35,7 +35,7 @@ def test_one_that_is_stopped_while_it_starts_says_nothing(
     assert capfd.readouterr().err == ""
 
 
-# A process that starts another one as the program does, says its id, and waits.
+# A process that starts another one like the program does, prints its id, and waits.
 STARTS = {
     "child": "from extrapolate.machine.children import Child\n"
     "from test_children import compute\n"
@@ -58,7 +58,7 @@ def for_ever() -> None:
 
 
 def compute(connection: Connection) -> None:
-    """The same, of a child."""
+    """The same in a Child."""
     reply(connection, os.getpid())
     for_ever()
 
@@ -84,7 +84,7 @@ def test_its_end_is_that_of_who_started_it_also_by_a_kill(how: str) -> None:
 
 
 def there(process: int) -> bool:
-    """Whether a process runs: one that has ended waits for whoever adopted it."""
+    """Whether a process runs and is not a zombie."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What is said of a machine, and what to do, for machines of several kinds."""
+"""The findings and advice for several kinds of machines."""
 
 import json
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from extrapolate.machine.examination import DEVELOPERS, Finding, extras
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """A machine with so many cores, of whose time a process gets so much, and so many threads."""
+    """A machine with a number of cores, a quota of their time, and a number of threads."""
 
     def made(cores: int, quota: float | None = None, threads: int | None = None) -> None:
         monkeypatch.setattr(examination, "cores", lambda: cores)

@@ -1,4 +1,4 @@
-"""What a process may have of the machine: memory, the cores' time, and threads that wait briefly."""
+"""Limits of memory and CPU time, and threads that wait briefly."""
 
 import os
 import resource
@@ -14,7 +14,7 @@ from extrapolate.machine.limits import SPINS, cpu_quota, memory_limit, wait_brie
 
 @pytest.fixture
 def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine of 1 TB without limits: the folder where control groups keep theirs, and their list."""
+    """A machine with 1 TB and no limits; the folder for the files of control groups."""
     monkeypatch.setattr(limits, "_GROUPS", tmp_path / "cgroup")
     monkeypatch.setattr(limits, "_LIMITS", tmp_path / "fs")
     monkeypatch.setattr("os.sysconf", lambda name: 2**20)

@@ -1,4 +1,4 @@
-"""The peak of memory since it was last forgotten: of a GPU, of this process, or not known."""
+"""Peak memory since the last reset: on a GPU, of this process, or unknown."""
 
 import mmap
 import sys
@@ -17,7 +17,7 @@ SIZE = 100 * 2**20
 def test_the_peak_is_of_the_work_since_it_was_forgotten() -> None:
     forget_peak("cpu")
     before = peak_mib("cpu")
-    with mmap.mmap(-1, SIZE) as held:  # given back at once, whatever the allocator keeps
+    with mmap.mmap(-1, SIZE) as held:  # freed at once, independent of the allocator
         held.write(b"x" * SIZE)
         with_it = peak_mib("cpu")
     assert before is not None
