@@ -7,7 +7,6 @@ import pandas as pd
 from extrapolate import specs
 from extrapolate.api.own_class import EncodingClass, as_spec
 from extrapolate.contract import parts
-from extrapolate.contract.extensions import of_extension
 from extrapolate.errors import UserError
 from extrapolate.extensions.base import Extension, extensions
 from extrapolate.specs import user_files
@@ -35,7 +34,7 @@ def check(encoding: str | EncodingClass, *, seq_len: int = 64) -> pd.DataFrame:
     with as_spec(encoding) as text:
         spec = specs.parse(text)
         if _is_extension(spec.name):
-            found = list(of_extension(text, seq_len))
+            found = list(parts.of_extension(text, seq_len))
         else:
             found = list(parts.of_encoding(spec.name, spec.arguments, seq_len))
     return pd.DataFrame([vars(part) for part in found]).rename(columns={"name": "part"})
