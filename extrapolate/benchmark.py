@@ -77,7 +77,7 @@ class Speed:
 class BesideRoPE:
     """An encoding's speed in one mode, and RoPE's in the same rounds.
 
-    Peaks are in MiB above the memory of the bare model: `evaluation` at the largest factor, or that and training.
+    Peak memory is in MiB above that of the bare model, and includes earlier modes; training comes last.
     """
 
     own: Speed
@@ -85,7 +85,7 @@ class BesideRoPE:
 
     @property
     def ratio(self) -> float | None:
-        """How many times as fast as RoPE; None if other programs took too much of the time."""
+        """The speed relative to RoPE's; None if other programs took too much of the time."""
         return self.own.times_as_fast_as(self.rope)
 
 

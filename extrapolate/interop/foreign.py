@@ -136,7 +136,7 @@ class ForeignRun:
         return self.folder.tokenizer
 
     def checkpoints(self, which: str) -> list[Checkpoint]:
-        """The model in its current state, the only one there is."""
+        """The model in its current state, whatever `which` is."""
         known = self.config.foreign
         known_by = (known.answers, known.source, known.file_sha256, self.model.parameters_sha256())
         return [Checkpoint(self.path, 0, 0, hashlib.sha256(repr(known_by).encode()).hexdigest())]

@@ -139,7 +139,7 @@ _OPEN: dict[str, Callable[[Run, str, str | None, bool], _Opened]] = {
 
 
 def check(tracker: str | None) -> None:
-    """Raises UserError if there is no such tracker, or its library is not installed. None is no tracker."""
+    """Raises UserError if there is no such tracker, or its library is not installed. None means no tracker."""
     if tracker is None:
         return
     if tracker not in _OPEN:

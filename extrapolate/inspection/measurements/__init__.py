@@ -1,4 +1,4 @@
-"""Every measurement, one file each. A file in this folder is found and registered by itself."""
+"""All measurements, one per file. Files in this folder are found and registered automatically."""
 
 import importlib
 import pkgutil
