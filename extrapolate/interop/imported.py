@@ -1,5 +1,6 @@
 """Imports checkpoints that were trained elsewhere as runs, which are evaluated like all others."""
 
+import os
 from pathlib import Path
 
 from extrapolate import files
@@ -22,7 +23,7 @@ def place_of(name: str, folder: Path = Path("ckpt")) -> Path:
 
 def _model_name(name: str) -> str:
     """The last part of a folder's path, or of a name on the Hub."""
-    return Path(name).expanduser().resolve().name
+    return Path(os.path.expanduser(name)).resolve().name
 
 
 def import_checkpoint(name: str, seq_len: int | None = None, folder: Path = Path("ckpt")) -> Run:

@@ -188,13 +188,14 @@ class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # without lm-eval 
         tokens = self.tok_encode(context) or [self.prefix_token_id]
         kept = tokens[-(self.max_length - most) :]
         ends = [end for end in options["until"] if end]
+        end_of_text = tokenizers.eos_id(self._tokenizer)  # None if the tokenizer has none
 
         def text_of(new: Tokens) -> str:
             text = self._tokenizer.decode(new)
             return text[: min((at for at in map(text.find, ends) if at >= 0), default=len(text))]
 
         def ended(new: Tokens) -> bool:
-            return new[-1] == self.eot_token_id or any(end in self._tokenizer.decode(new) for end in ends)
+            return new[-1] == end_of_text or any(end in self._tokenizer.decode(new) for end in ends)
 
         setting = self.model.setting(self.plan, storage_of(self.precision))
         with torch.autocast(self.model.device.type, torch.bfloat16, enabled=self.precision == "bf16"):

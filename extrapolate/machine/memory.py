@@ -31,7 +31,8 @@ def peak_mib(device: str) -> float | None:
 
 def lifetime_peak_mib() -> float:
     """Peak memory of this process since it started, in MiB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    units_per_mib = 2**20 if sys.platform == "darwin" else 2**10  # macOS reports bytes, Linux KiB
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / units_per_mib
 
 
 def keep_freed_memory() -> None:

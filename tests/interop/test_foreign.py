@@ -60,6 +60,12 @@ def test_our_own_model_as_a_foreign_one_has_the_losses_that_it_has_here(rope: Ru
         assert theirs[["seed", "preset", "tokens", "training_seconds"]].isna().all(axis=None)
 
 
+def test_a_name_without_letters_names_no_folder(store: Path) -> None:
+    with pytest.raises(xt.UserError, match="`name` '!!' has no letter or digit"):
+        xt.foreign(counts, "!!", seq_len=16, tokenizer=store)
+    assert xt.foreign(counts, "!!", seq_len=16, tokenizer=store, out="ckpt/marks").path == Path("ckpt/marks")
+
+
 def test_the_losses_are_those_of_its_logits(store: Path) -> None:
     made = xt.foreign(counts, "Counts", seq_len=16, tokenizer=store)
     table = xt.evaluate(made, data=store, protocols=["windows"], factors=FACTORS)

@@ -14,6 +14,8 @@ import huggingface_hub
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 
 import extrapolate as xt
@@ -32,7 +34,6 @@ RunLM = pytest.importorskip("extrapolate.interop.lm_eval").RunLM
 HELLASWAG, ARC = (Path(lm_eval.__file__).parent / "tasks" / name for name in ("hellaswag", "arc"))
 QUESTIONS, LONG = 12, 48
 SUBJECT = ("config", "path", "own_extension", "checkpoints", "load_model")  # what a run is asked for here
-ROOT = Path(__file__).parent.parent.parent
 
 
 @pytest.fixture(scope="module")
@@ -280,6 +281,14 @@ def test_generation_with_kept_tokens_is_that_without(name: str, ckpt: Path) -> N
     assert len(kept) == 20
 
 
+def test_a_tokenizer_without_an_end_of_text_generates_too(tmp_path: Path) -> None:
+    words = Tokenizer(models.WordLevel({"a": 0, "b": 1}, unk_token="a"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    run = xt.foreign(lambda tokens_BT: 1 - torch.eye(2)[tokens_BT], "Words", 16, words, out=tmp_path / "words")
+    asked = [Instance("generate_until", {}, ("a b a", {"until": [], "max_gen_toks": 3}), 0)]
+    assert RunLM(run, length=16, device="cpu").generate_until(asked) == ["b a b"]
+
+
 def test_a_text_that_follows_is_the_likeliest_and_ends_where_it_must(ckpt: Path) -> None:
     lm = RunLM(Run.open(ckpt / "rope"), length=LONG, device="cpu")
 
@@ -359,7 +368,7 @@ def test_a_damaged_table_is_refused_before_anything_is_asked(ckpt: Path, cli: An
 @pytest.mark.usefixtures("few_tasks", "without_pictures")
 def test_the_commands_of_the_page_run(ckpt: Path, copies: Path, tmp_path: Path, cli: Any) -> None:
     (tmp_path / "copies").symlink_to(copies)
-    block = re.search(r"```sh\n(.*?)```", (ROOT / "docs/benchmarks.md").read_text(), re.DOTALL)
+    block = re.search(r"```sh\n(.*?)```", (Path(__file__).parents[2] / "docs/benchmarks.md").read_text(), re.DOTALL)
     assert block is not None
     commands = [line.split() for line in block[1].splitlines()]
     assert len(commands) == 4

@@ -1,6 +1,7 @@
 """The files of a checkpoint, from a local folder or the Hugging Face Hub, and the sizes of its model."""
 
 import hashlib
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +44,7 @@ def find(name: str) -> Source:
 
     Raises UserError if it does not exist, a file is missing or damaged, or the architecture is not supported.
     """
-    folder = Path(name).expanduser()
+    folder = Path(os.path.expanduser(name))  # unlike Path's, it takes ~ and an unknown user
     if not name or not folder.is_dir():
         folder = _downloaded(name)
     for needed in (CONFIG, TOKENIZER):

@@ -70,7 +70,7 @@ def test_damaged_weights(saved, kept: int) -> None:
         huggingface.weights_of(source, huggingface.sizes_of(source))
 
 
-@pytest.mark.parametrize("name", ["", "/no/such/folder", "./nowhere", "a/b/c", "a b", "~/nowhere/at/all"])
+@pytest.mark.parametrize("name", ["", "/no/such/folder", "./nowhere", "a/b/c", "a b", "~/nowhere/at/all", "~nobody/x"])
 def test_what_is_neither_a_folder_nor_a_name(name: str) -> None:
     with pytest.raises(ValueError, match="no such folder, and not a name on the Hugging Face Hub"):
         huggingface.find(name)
