@@ -1,25 +1,33 @@
-"""Which rows `xt.report`, `xt.compare` and `xt.merge` read, and from which folders."""
+"""xt.report, xt.compare and xt.merge: the calls that read the rows of evaluated runs."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Unpack
 
-from extrapolate.specs.arguments import several
-from extrapolate.specs.settings import Flag
+from extrapolate.api.settings import RowArguments
+from extrapolate.errors import UserError
+from extrapolate.progress import QUIET, Progress
+from extrapolate.specs import arguments
+from extrapolate.specs.settings import Flag, public
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # importing these takes seconds, and the command line reads the signatures
+    import pandas as pd
+
+    from extrapolate.reports import Written
+    from extrapolate.reports.merge import Merged
     from extrapolate.runs.run import Run
+    from extrapolate.statistics.comparison import Comparison
 
 Folders: TypeAlias = "str | Path | Run | Iterable[str | Path | Run]"
-PANEL = "Which rows"
+PANEL, REPORT, CHECK, HOW = "Which rows", "The report", "Checked against an earlier one", "How to compare"
 _rows = partial(Flag, panel=PANEL)
 
 
 @dataclass(frozen=True)
 class WhichRows:
-    """Only such rows, if runs differ in them."""
+    """The values to select rows by, if runs differ in them."""
 
     seq_len: Annotated[int | None, _rows("only runs of this training length")] = None
     corpus: Annotated[str | None, _rows("only rows of this corpus hash")] = None
@@ -28,14 +36,178 @@ class WhichRows:
 
 
 def only(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What rows must have, by column."""
+    """The values that rows must have, by column."""
     columns = {"corpus": "corpus_hash"}
     return {columns.get(name, name): value for name, value in given.items() if value is not None}
 
 
 def folders_of(runs: Any) -> list[Path]:
-    """The folders that runs, or folders, are in. Raises UserError if something else is given."""
+    """The folders of runs. Raises UserError if something is neither a run nor a path."""
     from extrapolate.runs.run import Run
 
-    named = several("runs", runs, ((str, Path, Run), "a run or a folder"))
+    named = arguments.several("runs", runs, ((str, Path, Run), "a run or a folder"))
     return [one.path if isinstance(one, Run) else Path(one) for one in named]
+
+
+@public(WhichRows)
+def report(
+    runs: Folders = "ckpt",
+    out: Annotated[str | Path, Flag("the folder to write", REPORT)] = "report",
+    *,
+    baseline: Annotated[
+        str | None, Flag("training times are relative to this encoding's", REPORT, usual="rope")
+    ] = None,
+    check: Annotated[
+        str | Path | None,
+        Flag("an earlier report, or its evals.parquet: exit code 1 if a loss is significantly worse, or gone", CHECK),
+    ] = None,
+    tolerance: Annotated[
+        float | None, Flag("for `check`: nats by which a loss may be worse", CHECK, usual="0.02")
+    ] = None,
+    leaderboard: Annotated[bool, Flag("rank the models at each length, with an interval for each", REPORT)] = False,
+    threshold: Annotated[
+        float | None, Flag("the accuracy that passes a probe, for effective lengths", REPORT, usual="0.85")
+    ] = None,
+    progress: Progress = QUIET,
+    **which: Unpack[RowArguments],
+) -> "Written":
+    """Writes tables, plots and a page on evaluated runs, and returns the tables.
+
+    It reads only Parquet files and needs no model.
+
+    runs: evaluated runs, their folders, or folders of them. out: the report's folder; a report in it is replaced once
+    the new one is complete. baseline: the encoding to compare losses and training times with (default `rope`). seq_len,
+    corpus, precision, split: use only rows with these values, if runs differ in them. check: an earlier report, or a
+    folder or an `evals.parquet` of other evaluated runs, to compare with; the result's `checked` lists the losses that
+    are significantly worse than theirs, by more than `tolerance` (nats, default 0.02). leaderboard: rank the models at
+    each length, with intervals. threshold: the accuracy that passes a probe, for effective lengths (default 0.85).
+
+    Raises UserError if there is nothing to report, rows cannot be compared, or `out` holds anything other than a
+    report.
+    """
+    from extrapolate.reports import write_report
+    from extrapolate.reports.baseline import TOLERANCE
+
+    for parameter, value in (("tolerance", tolerance), ("threshold", threshold)):
+        if value is not None:
+            arguments.check(parameter, value, arguments.NUMBER)
+    if tolerance is not None and check is None:
+        raise UserError("`tolerance` says how much worse than a baseline a loss may be: name the baseline with `check`")
+    try:
+        written = write_report(
+            folders_of(runs),
+            arguments.path("out", out),
+            baseline,
+            only(which),
+            check=None if check is None else arguments.path("check", check),
+            tolerance=TOLERANCE if tolerance is None else tolerance,
+            leaderboard=leaderboard,
+            threshold=threshold,
+        )
+    except KeyboardInterrupt as stop:
+        stop.add_note(f"stopped; {out} is as it was")
+        raise
+    for warning in written.warnings:
+        progress.say(warning)
+    return written
+
+
+@public(WhichRows)
+def compare(
+    runs: Folders,
+    *,
+    extensions: Annotated[bool, Flag("also compare the extensions that were evaluated", HOW)] = False,
+    confidence: Annotated[float, Flag("how sure the intervals are: 0.95 is 95 %", HOW, least=0.5, most=0.999)] = 0.95,
+    least_difference: Annotated[float, Flag("nats; a smaller difference does not matter", HOW, least=0.0)] = 0.01,
+    correct: Annotated[
+        str, Flag("holm: correct verdicts for the number of comparisons; none: leave them as they are", HOW)
+    ] = "none",
+    progress: Progress = QUIET,
+    **which: Unpack[RowArguments],
+) -> "pd.DataFrame":
+    """Compares evaluated runs pair by pair, and each with its control, at every length and on the same targets.
+
+    Returns a row per protocol, factor and pair: the difference in loss (`model` minus `other`, nats per token), overall
+    and for each seed, its interval and p value, a verdict, and the seeds that both have. `model` is `better` or `worse`
+    if the interval excludes zero and the difference is at least `least_difference` nats (default 0.01), `equivalent` if
+    the whole interval is closer to zero than `least_difference`, and otherwise `undecided`. Intervals cover documents
+    and seeds. If a model has one seed, they cover only documents, and the verdict ends in "(this run)".
+
+    runs: evaluated runs, their folders, or folders of them. extensions: also compare what was applied at inference.
+    confidence: the level of the intervals. correct: `holm` corrects verdicts for the number of comparisons, so that the
+    probability of one or more false ones is at most 1 - `confidence`; `none` does not. Intervals are not corrected.
+    seq_len, corpus, precision, split: use only rows with these values, if runs differ in them.
+
+    Raises UserError if nothing was evaluated, or rows cannot be compared.
+    """
+    import pandas as pd
+
+    found = comparisons_of(runs, extensions, confidence, least_difference, correct, progress, **which)
+    return pd.DataFrame([one.row() for one in found])
+
+
+def comparisons_of(
+    runs: Folders,
+    extensions: bool,
+    confidence: float,
+    least_difference: float,
+    correct: str,
+    progress: Progress,
+    **which: Any,
+) -> "list[Comparison]":
+    """As `compare`, as objects."""
+    from extrapolate.reports.gather import gather
+    from extrapolate.statistics import comparison
+    from extrapolate.statistics.comparable import frame_of, of_all_checkpoints
+    from extrapolate.statistics.comparison import BELOW_OPTIMUM, below_optimum
+    from extrapolate.statistics.documents import as_frame
+
+    comparison.check_correction(correct)  # before seconds of work
+    gathered = gather(folders_of(runs))
+    for message in gathered.left_out:
+        progress.say(message)
+    evals = gathered.evals()
+    if not evals:
+        raise UserError("these runs have no losses on text, which are what is compared: evaluate them")
+    documents = as_frame(gathered.documents())
+    restricted, losses = only(which), frame_of(evals)
+    rows, warnings = comparison.comparable_rows(losses, documents, extensions, restricted)
+    for message in gathered.unseen(of_all_checkpoints(losses, restricted), "losses on text", restricted):
+        progress.say(message)
+    for warning in warnings:
+        progress.say(f"warning: {warning}")
+    found = comparison.corrected(list(comparison.comparisons(rows, confidence, least=least_difference)), correct)
+    for one in below_optimum(found):
+        where = f"{one.model} is below the optimum at {one.factor:g}x under {one.protocol}"
+        progress.say(f"warning: {where}. {BELOW_OPTIMUM}")
+    return found
+
+
+@public(WhichRows)
+def merge(
+    runs: Folders,
+    out: str | Path,
+    *,
+    totals: Annotated[
+        bool, Flag("sum documents' losses over positions: a tenth of the size, but no failure lengths", PANEL)
+    ] = False,
+    progress: Progress = QUIET,
+    **which: Unpack[RowArguments],
+) -> "Merged":
+    """Merges the rows of several folders into one that `report` and `compare` read, and returns whose they are.
+
+    runs: evaluated runs, reports, or folders of them, such as one folder per person. out: a new folder. seq_len,
+    corpus, precision, split: use only rows with these values, if they differ. totals: sum each document's losses over
+    the positions in its windows, which makes the files about a tenth of the size; reports then have no losses by
+    position and no failure lengths. Every row keeps its origin. Rows found in two folders are taken once. If runs with
+    the same name have different weights, their names are prefixed with their folders.
+
+    Raises UserError if rows cannot be compared, because corpus, training length, precision, split or targets differ,
+    two runs are one model with one seed, or two folders have different numbers for the same weights.
+    """
+    from extrapolate.reports.merge import merge_rows
+
+    merged = merge_rows(folders_of(runs), arguments.path("out", out), only(which), totals=totals)
+    for warning in merged.warnings:
+        progress.say(warning)
+    return merged

@@ -1,6 +1,6 @@
 """The command line: parse, call the library, render. Nothing here imports torch at start-up.
 
-What takes time to import is imported inside `main`, where a stop by the user ends the program as it should.
+Slow imports are inside `main`, so that a Ctrl-C during them ends the program properly.
 """
 
 import contextlib
@@ -20,23 +20,23 @@ STOPPED = 130
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs a command and exits.
 
-    With 0; 2 for bad input; 1 for a failure at run time; 130 when stopped, by Ctrl-C or SIGTERM; 141 when whoever reads
-    the output has gone.
+    The exit code is 0, or 2 for bad input, 1 for a failure at run time, 130 after Ctrl-C or SIGTERM, and 141 if the
+    reader of the output has gone.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
     wait_briefly()
-    os.environ["PYTHONSAFEPATH"] = "1"  # `python -c`, as torch and multiprocessing start it, imports nothing from here
+    os.environ["PYTHONSAFEPATH"] = "1"  # for torch and multiprocessing, whose `python -c` must not import from here
     try:
         with _handling({signal.SIGTERM: signal.default_int_handler}):
             code = _run_quietly([argument for argument in given if argument != "--debug"])
     except (Exception, KeyboardInterrupt, SystemExit) as error:
-        with _handling({signal.SIGTERM: signal.SIG_IGN, signal.SIGINT: signal.SIG_IGN}):  # it is ending already
+        with _handling({signal.SIGTERM: signal.SIG_IGN, signal.SIGINT: signal.SIG_IGN}):  # while it ends
             from extrapolate.cli.ending import end, what_ended
             from extrapolate.specs.user_files import mistake_of_user
 
             ended = what_ended(error)
-            said = mistake_of_user(ended) or ended  # a user's own file may end the program: then not all is well
+            said = mistake_of_user(ended) or ended  # a user's own file may have raised SystemExit
             if isinstance(said, SystemExit) or (debug and said is ended):
                 raise said from None
             if debug:
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run_quietly(arguments: list[str]) -> int:
-    """Of several processes that run a command together, the first alone writes to the terminal."""
+    """Runs a command. Of several processes that run it together, only the first writes to the terminal."""
     if is_first():
         return _run(arguments)
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
@@ -56,10 +56,10 @@ def _run_quietly(arguments: list[str]) -> int:
 def _run(arguments: list[str]) -> int:
     from extrapolate.cli.commands import app
 
-    code = app(arguments, standalone_mode=False)  # else Typer prints errors itself
+    code = app(arguments, standalone_mode=False)  # or Typer prints errors itself
     if code == STOPPED:
         raise KeyboardInterrupt
-    sys.stdout.flush()  # while what goes wrong can be said
+    sys.stdout.flush()  # here, where an error can still be reported
     return code if isinstance(code, int) else 0
 
 

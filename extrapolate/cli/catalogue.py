@@ -33,7 +33,6 @@ def encodings(
 ) -> None:
     """List the encodings by family, or show or draw some."""
     from extrapolate.catalogue.entries import encoding_entries, encoding_entry
-    from extrapolate.cli.render import print_json
 
     if plot is not None and as_json:
         raise UserError("give one of --plot and --json")
@@ -48,12 +47,7 @@ def encodings(
         if given is not None:
             raise UserError(f"{flag} says nothing without --plot FILE")
     entries = list(map(encoding_entry, names)) if names else encoding_entries()
-    if as_json:
-        print_json(map(asdict, entries))
-    elif names:
-        _show(entries, "Extensions that apply")
-    else:
-        _list("Encodings", "family", entries)
+    _print(entries, as_json, ("Encodings", "family"), "Extensions that apply" if names else None)
 
 
 def extensions(
@@ -62,15 +56,9 @@ def extensions(
 ) -> None:
     """List the extensions by what they change, or show some."""
     from extrapolate.catalogue.entries import extension_entries, extension_entry
-    from extrapolate.cli.render import print_json
 
     entries = list(map(extension_entry, names)) if names else extension_entries()
-    if as_json:
-        print_json(map(asdict, entries))
-    elif names:
-        _show(entries, "Applies to")
-    else:
-        _list("Extensions", "changes", entries)
+    _print(entries, as_json, ("Extensions", "changes"), "Applies to" if names else None)
 
 
 def columns(
@@ -102,25 +90,27 @@ def columns(
             print_text(f"And as in {one.base.name}: {', '.join(c.name for c in one.shared())}\n\n")
 
 
-def _list(title: str, group: str, entries: "list[Entry]") -> None:
-    from extrapolate.cli.render import Column, Kind, print_columns, print_text
-
-    columns = [
-        Column(group, [e.group for e in entries]),
-        Column("name", [e.name for e in entries], Kind.NAME),
-        Column("what it does", [e.summary for e in entries]),
-        Column("arguments", [", ".join(f"{a.name}={a.default}" for a in e.arguments) for e in entries]),
-        Column("source", [e.source for e in entries]),
-    ]
-    print_columns(columns, title)
-    for caption in dict.fromkeys(entry.caption for entry in entries if entry.caption):
-        print_text(caption)
-
-
-def _show(entries: "list[Entry]", applies: str) -> None:
+def _print(entries: "list[Entry]", as_json: bool, listed: tuple[str, str], applies: str | None) -> None:
+    """Prints entries as JSON or a list, or, with the words for where each applies, one after the other in full."""
     from extrapolate.catalogue.entries import paragraphs
-    from extrapolate.cli.render import Column, Kind, print_columns, print_text
+    from extrapolate.cli.render import Column, Kind, print_columns, print_json, print_text
 
+    if as_json:
+        print_json(map(asdict, entries))
+        return
+    if applies is None:
+        title, group = listed
+        columns = [
+            Column(group, [e.group for e in entries]),
+            Column("name", [e.name for e in entries], Kind.NAME),
+            Column("what it does", [e.summary for e in entries]),
+            Column("arguments", [", ".join(f"{a.name}={a.default}" for a in e.arguments) for e in entries]),
+            Column("source", [e.source for e in entries]),
+        ]
+        print_columns(columns, title)
+        for caption in dict.fromkeys(entry.caption for entry in entries if entry.caption):
+            print_text(caption)
+        return
     for at, entry in enumerate(entries):
         above = "\n\n" if at else ""
         print_text(f"{above}{entry.name} · {entry.display} · {entry.group}\n\n{paragraphs(entry.text)}\n\n")

@@ -1,10 +1,11 @@
-"""extrapolate check"""
+"""extrapolate check and extrapolate doctor"""
 
 from typing import Annotated
 
 import typer
 
-from extrapolate.cli.flags import AsJson
+from extrapolate.cli.flags import AsJson, in_flags
+from extrapolate.errors import UserError
 
 
 def check(
@@ -20,7 +21,6 @@ def check(
     """
     from extrapolate.api.check import check as checked
     from extrapolate.cli.render import Column, Kind, print_columns, print_json
-    from extrapolate.errors import UserError
 
     found = checked(encoding, seq_len=seq_len)
     if as_json:
@@ -36,3 +36,25 @@ def check(
     if wrong:
         more = f" (and {len(wrong) - 1} more, see the table)" if len(wrong) > 1 else ""
         raise UserError(wrong[0] + more)
+
+
+def doctor(as_json: AsJson = False) -> None:
+    """Say what this machine has, and what is slow about it.
+
+    It looks at cores, memory, disk, GPU, torch.compile and extras, in about ten seconds, and says what to do.
+    The exit code is 0 even if something is missing.
+    """
+    from extrapolate.api.doctor import doctor as examined
+    from extrapolate.cli.render import Column, Kind, print_columns, print_json, records
+
+    rows = [row | {"advice": row["advice"] and in_flags(row["advice"])} for row in records(examined())]
+    if as_json:
+        print_json(rows)
+        return
+    columns = [
+        Column("part", [row["part"] for row in rows], Kind.NAME),
+        Column("status", [row["status"] for row in rows], Kind.NAME),
+        Column("what there is", [row["found"] for row in rows]),
+        Column("what to do", [row["advice"] or "" for row in rows]),
+    ]
+    print_columns(columns, "This machine")

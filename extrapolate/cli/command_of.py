@@ -1,4 +1,4 @@
-"""A command made from a public call: the flags of the call's parameters are the command's."""
+"""Makes a command from a public call: the flags of the call's parameters become the command's options."""
 
 import inspect
 import re
@@ -17,13 +17,13 @@ from extrapolate.specs import split_outside_parentheses, unwrapped
 from extrapolate.specs.settings import AUTO, Flagged, flags_of
 
 Command = Callable[..., None]
-LAST = ("as_json",)  # a command's own parameters that its help shows last, without a group
+LAST = ("as_json",)  # a command's own parameters that its help lists last, without a group
 
 
 def command_of(call: Callable[..., Any], panels: Sequence[str] = ()) -> Callable[[Command], Command]:
     """Gives a command the flags of a public call in place of its `**given`, in the order of panels.
 
-    What is given is as the call takes it: a list for `--factors 1,2,4`.
+    The command gets the values as the call takes them: a list for `--factors 1,2,4`.
     """
     flags = sorted(flags_of(call), key=lambda one: panels.index(one.flag.panel))
     names = {one.name: flag_name(one) for one in flags}
@@ -50,7 +50,7 @@ def flag_name(flagged: Flagged) -> str:
 
 
 def usual_of(flagged: Flagged) -> str | None:
-    """The default in words, if the flag says it so, or is a list."""
+    """The default in words, if the flag has that or takes a list."""
     usual = flagged.flag.usual
     if usual is None and _is_list(flagged) and flagged.default:
         usual = ",".join(f"{one:g}" if isinstance(one, float | int) else one for one in flagged.default)
@@ -58,10 +58,10 @@ def usual_of(flagged: Flagged) -> str | None:
 
 
 def _parameter(flagged: Flagged, names: Mapping[str, str]) -> Parameter:
-    """The option as Typer knows it. names: the flags of parameters, for the help."""
-    flag, name, kind, default = flagged.flag, flag_name(flagged), _kind(flagged), flagged.default
-    help, usual = re.sub(r"`(\w+)`", lambda found: names[found[1]], registered.filled(flag.help)), usual_of(flagged)
-    default = AUTO if flag.auto else None if _is_list(flagged) else default
+    """The option for Typer. names: the flags of parameters, for the help."""
+    flag, name, kind, usual = flagged.flag, flag_name(flagged), _kind(flagged), usual_of(flagged)
+    help = re.sub(r"`(\w+)`", lambda found: names[found[1]], registered.filled(flag.help))
+    default = AUTO if flag.auto else None if _is_list(flagged) else flagged.default
     option = typer.Option(
         f"{name}/--no-{name[2:]}" if flag.off else name,
         help=f"{help}  [default: {usual}]" if usual else help,
@@ -83,17 +83,17 @@ def _is_numbers(flagged: Flagged) -> bool:
 
 
 def _kind(flagged: Flagged) -> Any:
-    """The type as the command line has it: types of Python alone, such as a class or a run, are left out."""
+    """The type on the command line, without types such as classes and runs that only Python can give."""
     kinds = flagged.kinds()
     if _is_list(flagged):
-        return str if _is_numbers(flagged) else list[str]  # of texts there may be several flags
+        return str if _is_numbers(flagged) else list[str]  # a flag for texts may be repeated
     if any(isinstance(kind, str) for kind in kinds):
         return Path if "Path" in kinds else str
     return Path if Path in kinds else str if len(kinds) > 1 else kinds[0]
 
 
 def _read(flagged: Flagged, given: Any) -> Any:
-    """What the command line gave, as the call takes it; None for what was not given."""
+    """A value from the command line as the call takes it; None if none was given."""
     if isinstance(given, str) and any(get_origin(kind) is Mapping for kind in flagged.kinds()):
         return _numbers_by_name(given, flag_name(flagged))
     if not _is_list(flagged):
@@ -119,12 +119,12 @@ def _read(flagged: Flagged, given: Any) -> Any:
 
 
 def listed(text: str) -> list[str]:
-    """What commas part; parentheses hold a spec together that has several arguments."""
+    """Splits a text at commas outside parentheses, which keep a spec with several arguments together."""
     return [unwrapped(part.strip()) for part in split_outside_parentheses(text, ",") if part.strip()]
 
 
 def _numbers_by_name(text: str, flag: str) -> dict[str, int]:
-    """`4096,windows=8192` is {all: 4096, windows: 8192}: a number that stands alone is for all."""
+    """`4096,windows=8192` -> {all: 4096, windows: 8192}. A number without a name is for all."""
     found: dict[str, int] = {}
     for part in (part.strip() for part in text.split(",") if part.strip()):
         name, equals, number = (piece.strip() for piece in part.rpartition("="))

@@ -4,30 +4,15 @@ from typing import Annotated, Any
 
 import typer
 
-from extrapolate.cli import (
-    bench,
-    catalogue,
-    check,
-    compare,
-    doctor,
-    eval_lengths,
-    eval_tasks,
-    export,
-    inspect,
-    merge,
-    report,
-    sweep,
-    tokenize,
-    train,
-)
+from extrapolate.cli import bench, catalogue, check, evaluate, rows, sweep, train
 from extrapolate.cli.ending import Ended
 from extrapolate.version import __version__
 
 
 class _Command(typer.core.TyperCommand):
-    """Its help has a section for each `rich_help_panel` of its options, in their order, and `Options` for the rest.
+    """Its help has a section for each `rich_help_panel`, in the order of the options, and `Options` for the rest.
 
-    Typer does this itself only together with Rich, whose boxes double the time that --help takes.
+    Typer itself does this only with Rich, whose boxes double the time that --help takes.
     """
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -43,7 +28,7 @@ class _Command(typer.core.TyperCommand):
 
 
 class _Group(typer.core.TyperGroup):
-    """Typer ends these without a word, or with one of its own; how the program ends is said in one place."""
+    """Carries past Typer the exceptions that it would swallow or report itself: `ending` reports them."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -79,8 +64,8 @@ def _program(
 
 
 for _command in (
-    tokenize.tokenize, train.train, eval_lengths.eval_lengths, eval_tasks.eval_tasks, inspect.inspect, report.report,
-    sweep.sweep, sweep.status, merge.merge, compare.compare, export.export, bench.bench, check.check, doctor.doctor,
+    train.tokenize, train.train, evaluate.eval_lengths, evaluate.eval_tasks, evaluate.inspect, rows.report,
+    sweep.sweep, sweep.status, rows.merge, rows.compare, train.export, bench.bench, check.check, check.doctor,
     catalogue.encodings, catalogue.extensions, catalogue.columns,
 ):  # fmt: skip
     app.command(_command.__name__.replace("_", "-"), cls=_Command)(_command)

@@ -1,4 +1,4 @@
-"""How the program ends where a command does not succeed: one line on stderr, and an exit code."""
+"""How the program ends if a command fails: one line on stderr, and an exit code."""
 
 import contextlib
 import io
@@ -26,16 +26,16 @@ _SIZE = re.compile(r"(?:allocate|size) (\d[\d.,]*(?: ?[KMGTP]?i?B\b| bytes)?)")
 
 
 class Ended(Exception):  # noqa: N818 (it carries an error, and is none itself)
-    """Carries what Typer would swallow."""
+    """Carries an exception that Typer would swallow."""
 
 
 def what_ended(error: BaseException) -> BaseException:
-    """The error itself, out of what carried it past Typer."""
+    """The error, or the one that an `Ended` carries."""
     return error.__cause__ if isinstance(error, Ended) and error.__cause__ is not None else error
 
 
 def end(error: BaseException) -> NoReturn:
-    """Says what happened, and exits."""
+    """Prints what happened and exits."""
     said, code = _said(error)
     if said and tells_the_end():
         with contextlib.suppress(OSError):
@@ -45,15 +45,15 @@ def end(error: BaseException) -> NoReturn:
 
 
 def _said(error: BaseException) -> tuple[str, int]:
-    """What goes to stderr, and the exit code."""
+    """The text for stderr, and the exit code."""
     if isinstance(error, BrokenPipeError):
-        return "", BROKEN_PIPE  # as a program does that SIGPIPE ends
-    if (show := getattr(error, "show", None)) is not None:  # Typer's: of the arguments' form
+        return "", BROKEN_PIPE  # like a program that SIGPIPE ends
+    if (show := getattr(error, "show", None)) is not None:  # Typer's own, for a wrong form of the arguments
         written = io.StringIO()
         show(file=written)
         return "\n".join(map(shown, written.getvalue().splitlines())), getattr(error, "exit_code", BAD_INPUT)
-    said_of, code = what_to_say(error)
-    return f"Error: {message(said_of)}", code
+    text, code = what_to_say(error)
+    return f"Error: {message(text)}", code
 
 
 def what_to_say(error: BaseException) -> tuple[str, int]:
@@ -85,7 +85,7 @@ def what_to_say(error: BaseException) -> tuple[str, int]:
 
 
 def _discard_rest() -> None:
-    """What cannot be written is not tried again at the end, which Python would report."""
+    """Discards output that cannot be written, which Python would try again at exit, and report."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -94,7 +94,7 @@ def _discard_rest() -> None:
 
 
 def message(text: str) -> str:
-    """The text in one line, and not too long: its middle gives way."""
+    """The text in one line of at most about LONGEST characters, without its middle if it is longer."""
     line = " ".join(text.split())
     if len(line) > LONGEST:
         line = f"{line[: LONGEST // 2]} ... {line[-LONGEST // 2 :]}"

@@ -1,6 +1,6 @@
-"""The library's messages name parameters of the Python calls, `seq_len=512`; the command line names its flags instead.
+"""Turns `seq_len=512`, as the library's messages name parameters, into --seq-len 512.
 
-A command's function has the names of the Python call for its parameters, so its options say which flag each one is.
+A command's function has the parameters of the Python call, so its options say which flag belongs to which.
 """
 
 import ast
@@ -13,14 +13,12 @@ import typer
 from extrapolate.terminal import Terminal
 
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON lines: docs/results.md has their keys")]
-
-
 _PARAMETER = re.compile(r"`(\w+)(?:=([^`]+))?`")
 
 
 @cache
 def flags() -> dict[str, str]:
-    """What parameters are called, and their flags in the commands: `start` is `--from`."""
+    """The flags of the commands by the parameters' names: `--from` for `start`."""
     from extrapolate.cli.commands import app
 
     group = typer.main.get_group(app)
@@ -31,30 +29,30 @@ def flags() -> dict[str, str]:
 
 def in_flags(message: str) -> str:
     """A message with flags in place of parameters: `seq_len=512` in backticks becomes --seq-len 512."""
-    return _PARAMETER.sub(_in_flags, message)
 
+    def flag(found: re.Match[str]) -> str:
+        name, value = found.groups()
+        if name not in flags():
+            return found[0]
+        if value == "False":  # Typer's name for the opposite of a flag
+            return f"--no-{flags()[name].removeprefix('--')}"
+        return flags()[name] if value in (None, "True") else f"{flags()[name]} {_shown(value)}"
 
-def _in_flags(found: re.Match[str]) -> str:
-    name, value = found.groups()
-    if name not in flags():
-        return found[0]
-    if value == "False":  # Typer's name for the opposite of a flag
-        return f"--no-{flags()[name].removeprefix('--')}"
-    return flags()[name] if value in (None, "True") else f"{flags()[name]} {_shown(value)}"
+    return _PARAMETER.sub(flag, message)
 
 
 def _shown(value: str) -> str:
     """A Python value as a flag takes it: `'rope'` is rope, and `{'windows': 4096}` is windows=4096."""
     try:
         given = ast.literal_eval(value)
-    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):  # what a message quotes may be anything
+    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):  # a message may quote anything
         return value
     return ",".join(f"{key}={one}" for key, one in given.items()) if isinstance(given, dict) else str(given)
 
 
 class CommandLine(Terminal):
-    """Progress of a command: on stderr, in the words of the command line."""
+    """Progress of a command, on stderr, with flags in place of parameters."""
 
     def say(self, message: str) -> None:
-        """One line."""
+        """Prints a line."""
         super().say(in_flags(message))

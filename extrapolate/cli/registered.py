@@ -1,4 +1,4 @@
-"""What the registries hold, for the commands' help: read from the files, because importing them takes seconds."""
+"""The names in the registries, for the commands' help: read from the files, because importing them takes seconds."""
 
 import re
 from functools import cache
@@ -7,8 +7,6 @@ from pathlib import Path
 from extrapolate.names import MAX_TARGETS
 
 PACKAGE = Path(__file__).parent.parent
-
-
 # `@probes.register("needle")`, then the class with its constants. A parser would take a tenth of the start-up.
 _CLASS = re.compile(r"^@\w+\.register\(\"([^\"]+)\"\)$(.*?)(?=^@\w+\.register|\Z)", re.MULTILINE | re.DOTALL)
 _CONSTANT = re.compile(r"^    (\w+)\b[^=\n(]*= (?:\"([^\"]*)\"|(\d[\d_]*))", re.MULTILINE)
@@ -16,28 +14,13 @@ _CONSTANT = re.compile(r"^    (\w+)\b[^=\n(]*= (?:\"([^\"]*)\"|(\d[\d_]*))", re.
 
 @cache
 def registered(folder: str) -> dict[str, dict[str, str]]:
-    """The names that the files of one folder of the package register, sorted; each with the constants of its class."""
+    """The sorted names that the files in a folder of the package register, each with the constants of its class."""
     found = {
         name: {constant: text or number.replace("_", "") for constant, text, number in _CONSTANT.findall(body)}
         for file in (PACKAGE / folder).glob("*.py")
         for name, body in _CLASS.findall(file.read_text(encoding="utf-8"))
     }
     return dict(sorted(found.items()))
-
-
-def protocols() -> str:
-    """`fixed-target, sliding, windows`."""
-    return ", ".join(registered("evaluation/protocols"))
-
-
-def probes() -> str:
-    """`copy, mqar, needle, passkey`."""
-    return ", ".join(registered("data/probes"))
-
-
-def measurements() -> str:
-    """`attention, frequencies, heads`, and so on."""
-    return ", ".join(registered("inspection/measurements"))
 
 
 def sources() -> str:
@@ -56,10 +39,13 @@ def most_targets() -> str:
 
 
 def filled(text: str) -> str:
-    """A line of help, with what is registered in place of `{probes}` and the like."""
-    for name, names in re.findall(r"({(\w+)})", text):
-        text = text.replace(name, _NAMED[names]())
-    return text
+    """A line of help, with the registered names in place of `{probes}` and the like."""
+    return re.sub(r"{(\w+)}", lambda found: _NAMED[found[1]](), text)
 
 
-_NAMED = {one.__name__: one for one in (protocols, probes, measurements, sources, most_targets)}
+_NAMED = {
+    "protocols": lambda: ", ".join(registered("evaluation/protocols")),
+    "probes": lambda: ", ".join(registered("data/probes")),
+    "measurements": lambda: ", ".join(registered("inspection/measurements")),
+    "most_targets": most_targets,
+}

@@ -1,4 +1,4 @@
-"""Tables and text in the terminal, on stdout: no wider than it is, no column left out, no word broken."""
+"""Prints tables and text to stdout, within the width of the terminal: no column is left out, no word is broken."""
 
 import json
 import math
@@ -18,33 +18,33 @@ from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
-from extrapolate.cli.sparkline import sparklines
 from extrapolate.terminal import shown
 
 if TYPE_CHECKING:
     import pandas as pd
 
-PIPE_WIDTH = 100  # characters, where there is no terminal and COLUMNS does not say
+PIPE_WIDTH = 100  # characters, without a terminal and COLUMNS
 TALLEST = 4  # lines that a text is folded into before the table is split
-MOST_PARTS = 2  # that a table is split into, before its names share a column
+MOST_PARTS = 2  # of a table that is split, before the columns that name its rows are joined
 GAP = 3  # characters that Rich's table puts between two columns
 # A text may be folded after a space, and after a comma that is no thousands separator.
 _PIECES = re.compile(r".+?(?:\s+|,(?!\d)\s*|$)")
 _NUMBER = re.compile(r"[+-]?\d")
+# In a table of losses by length, the headers of its losses; and in one that has a column `control`.
+_LOSS, _LOSS_BESIDE_CONTROL = re.compile(r"Loss \(ev=.*\)"), re.compile(r"ev=.*")
+BLOCKS, MISSING = "▁▂▃▄▅▆▇█", "·"
+LEAST, MOST = 0.1, 2.0  # nats from the lowest block to the highest: neither blows up noise nor flattens the rest
 
 
 class Kind(Enum):
-    """What a column holds: what names its row, numbers, which are never folded, or text."""
+    """What a column holds: names of rows, numbers, which are never folded, or text."""
 
     NAME, NUMBER, TEXT = "name", "number", "text"
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a table, and how narrow it may become: a name is folded into so many lines at most.
-
-    Widths are in characters.
-    """
+    """One column of a table. lines: the most lines that a name is folded into. Widths are in characters."""
 
     header: str
     cells: Sequence[str]
@@ -53,32 +53,31 @@ class Column:
 
     @cached_property
     def natural(self) -> int:
-        """Nothing is folded."""
+        """The width at which nothing is folded."""
         return max(map(cell_len, (self.header, *self.cells)))
 
     @cached_property
     def least(self) -> int:
-        """Every word is whole, and every number."""
+        """The width at which every word and number is whole."""
         cells = self.cells if self.kind is Kind.NUMBER else [piece for cell in self.cells for piece in _pieces(cell)]
         return max(cell_len(text.rstrip()) for text in (*_pieces(self.header), *cells))
 
     @cached_property
     def readable(self) -> int:
-        """A text takes few lines, and a name one or as many as it may."""
-        name = math.ceil(self.natural / self.lines)
-        text = math.ceil(self.natural / TALLEST)
-        shares = {Kind.NAME: name, Kind.NUMBER: self.least, Kind.TEXT: text}
-        return max(self.least, shares[self.kind])
+        """The width at which a text takes at most TALLEST lines, and a name at most `lines`."""
+        if self.kind is Kind.NUMBER:
+            return self.least
+        return max(self.least, math.ceil(self.natural / (self.lines if self.kind is Kind.NAME else TALLEST)))
 
 
 class _Stdout(Console):
     def on_broken_pipe(self) -> None:
-        """How the program ends is said in one place."""
+        """Raises, instead of exiting: `ending` reports how the program ends."""
         raise BrokenPipeError
 
 
 def console() -> Console:
-    """Stdout: as wide as the terminal, or where there is none as COLUMNS says, else PIPE_WIDTH."""
+    """Stdout, as wide as the terminal; without one, as wide as COLUMNS or else PIPE_WIDTH."""
     made = _Stdout()
     columns = os.environ.get("COLUMNS", "")
     if made.is_terminal or (columns.isdecimal() and int(columns)):
@@ -87,19 +86,18 @@ def console() -> Console:
 
 
 def print_table(table: "pd.DataFrame", title: str, names: int | None = None) -> None:
-    """Prints a table of text: words to the left, numbers to the right.
+    """Prints a table of text, with words to the left and numbers to the right.
 
-    names: how many of its first columns name a row (default: the first, and what is words of those that follow it).
-    Where the table is too wide it is split, and these columns are in every part. In a terminal, a table of losses by
-    length has a column that draws them.
+    names: how many of the first columns name a row (default: those before the first column of numbers, at least one).
+    They are repeated in every part of a table that is too wide and is split. In a terminal, a table of losses by length
+    gets a column that draws them.
     """
     texts = [[str(value) for value in table[column]] for column in table.columns]
     numbers = [_are_numbers(str(header), cells) for header, cells in zip(table.columns, texts, strict=True)]
     if names is None:
         names = next((at for at in range(1, len(numbers)) if numbers[at]), len(numbers))
     kinds = [Kind.NAME if at < names else Kind.NUMBER if many else Kind.TEXT for at, many in enumerate(numbers)]
-    parts = zip(table.columns, texts, kinds, strict=True)
-    columns = [Column(str(header), cells, kind) for header, cells, kind in parts]
+    columns = list(map(Column, map(str, table.columns), texts, kinds))
     target = console()
     drawn = sparklines(table) if target.is_terminal and not target.options.ascii_only else None
     if drawn is not None:
@@ -108,7 +106,7 @@ def print_table(table: "pd.DataFrame", title: str, names: int | None = None) -> 
 
 
 def print_columns(columns: Sequence[Column], title: str) -> None:
-    """Prints columns as a table, or as several where they do not fit side by side."""
+    """Prints columns as a table, or as several tables if they do not fit side by side."""
     target = console()
     columns = [replace(one, header=shown(one.header), cells=[shown(cell) for cell in one.cells]) for one in columns]
     target.print(Text(fold(shown(title), target.width), style="italic"), soft_wrap=True)
@@ -122,7 +120,7 @@ def print_columns(columns: Sequence[Column], title: str) -> None:
         for row in zip(*(column.cells for column in block), strict=True):
             table.add_row(*(Text(fold(cell, width)) for cell, width in zip(row, widths, strict=True)))
         needed = _around(block) + sum(widths)
-        # A word that is longer than the terminal is wide is shown whole nevertheless.
+        # A word that is longer than the width of the terminal is still shown whole.
         (target if needed <= target.width else _Stdout(width=needed)).print(table)
 
 
@@ -134,10 +132,15 @@ def print_text(text: str) -> None:
 
 
 def print_json(rows: Iterable[Mapping[Any, Any]]) -> None:
-    """Prints each row as a line of JSON, which has no infinite numbers: they are text, `inf`, and so is `nan`."""
+    """Prints each row as a line of JSON. Infinite numbers and NaN, which JSON does not have, become text: `inf`."""
     for row in rows:
         line = {name: _in_json(value) for name, value in row.items()}
         sys.stdout.write(json.dumps(line, default=str, allow_nan=False) + "\n")
+
+
+def records(table: "pd.DataFrame") -> list[dict[Any, Any]]:
+    """The rows of a table for `print_json`, with None for missing values."""
+    return table.astype(object).where(table.notna(), None).to_dict("records")
 
 
 def _in_json(value: Any) -> Any:
@@ -149,12 +152,12 @@ def _in_json(value: Any) -> Any:
 
 
 def print_line(text: str) -> None:
-    """Prints one line, as long as it is."""
+    """Prints one line without folding it."""
     print(shown(text))
 
 
 def fold(text: str, width: int) -> str:
-    """The text in lines of at most `width` characters; a word that is longer has a line of its own."""
+    """Folds a text into lines of at most `width` characters. A longer word gets a line of its own."""
     lines: list[str] = [""]
     for piece in _pieces(text):
         if lines[-1] and cell_len(lines[-1]) + cell_len(piece.rstrip()) > width:
@@ -172,14 +175,14 @@ def _are_numbers(header: str, cells: Sequence[str]) -> bool:
 
 
 def _around(columns: Sequence[Column]) -> int:
-    """What a table takes beside its cells: a space at both ends, and one on both sides of each column."""
+    """The width that a table needs besides its cells: a space at both ends, and one on both sides of each column."""
     return GAP * (len(columns) - 1) + 4
 
 
 def _arranged(columns: Sequence[Column], width: int) -> list[list[Column]]:
-    """The columns in groups that can be read at this width.
+    """The columns in groups that are readable at this width.
 
-    Where that makes them fewer, long names are folded. Where they are many still, the names of a row share a column.
+    Long names are folded if that makes fewer groups. If there are still too many, the names of a row share a column.
     """
     folded = [replace(column, lines=2) if column.kind is Kind.NAME else column for column in columns]
     found = min((_blocks(tried, width) for tried in (columns, folded)), key=len)
@@ -187,7 +190,7 @@ def _arranged(columns: Sequence[Column], width: int) -> list[list[Column]]:
 
 
 def _joined(columns: Sequence[Column]) -> Sequence[Column]:
-    """The columns, with those that name a row in one."""
+    """The columns, with those that name a row joined into one."""
     names = [column for column in columns if column.kind is Kind.NAME]
     if len(names) < 2:
         return columns
@@ -197,7 +200,7 @@ def _joined(columns: Sequence[Column]) -> Sequence[Column]:
 
 
 def _blocks(columns: Sequence[Column], width: int) -> list[list[Column]]:
-    """The columns in groups that can be read at this width, in their order, with those that name the row in each."""
+    """The columns in groups that are readable at this width, in order, each with the columns that name the row."""
     room = width - _around(columns)
     if sum(column.readable for column in columns) <= room or all(column.kind is Kind.NAME for column in columns):
         return [list(columns)]
@@ -213,7 +216,7 @@ def _blocks(columns: Sequence[Column], width: int) -> list[list[Column]]:
 
 
 def _widths(columns: Sequence[Column], width: int) -> list[int]:
-    """Widths that fill the room: readable ones if they fit, each made wider by an equal share of what it lacks."""
+    """Readable widths if they fit, or else the least; what room is left is shared in proportion to what they lack."""
     room = width - _around(columns)
     low, high = [c.readable for c in columns], [c.natural for c in columns]
     if sum(low) > room:
@@ -221,3 +224,29 @@ def _widths(columns: Sequence[Column], width: int) -> list[int]:
     lacking = [most - least for least, most in zip(low, high, strict=True)]
     share = min(1.0, max(0, room - sum(low)) / max(1, sum(lacking)))
     return [least + int(share * more) for least, more in zip(low, lacking, strict=True)]
+
+
+def sparklines(table: "pd.DataFrame") -> list[str] | None:
+    """Draws the losses by length of each row as a line of blocks, all on one scale.
+
+    Returns None if the table does not hold losses at several lengths. A loss that is at least MOST above the lowest one
+    of the table is the highest block.
+    """
+    header = _LOSS_BESIDE_CONTROL if "control" in table.columns else _LOSS
+    columns = [column for column in table.columns if header.fullmatch(str(column))]
+    try:
+        losses = [[None if cell == "n/a" else float(cell) for cell in row] for row in table[columns].to_numpy()]
+    except (TypeError, ValueError):  # such as differences with their intervals
+        return None
+    known = [loss for row in losses for loss in row if loss is not None and math.isfinite(loss)]
+    if len(columns) < 2 or not known:
+        return None
+    low = min(known)
+    step = min(MOST, max(LEAST, max(known) - low)) / (len(BLOCKS) - 1)
+
+    def block(loss: float | None) -> str:
+        if loss is None or math.isnan(loss):
+            return MISSING
+        return BLOCKS[round(min((loss - low) / step, len(BLOCKS) - 1))]
+
+    return ["".join(map(block, row)) for row in losses]

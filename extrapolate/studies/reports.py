@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
-from extrapolate.api.report import report
+from extrapolate.api.rows import report
 from extrapolate.progress import Progress
 from extrapolate.reports import Written
 from extrapolate.runs.run import Run

@@ -108,7 +108,7 @@ class TestStop:
             os.kill(os.getpid(), signal.SIGTERM)
             return text
 
-        monkeypatch.setattr("extrapolate.cli.report.call", stop)
+        monkeypatch.setattr("extrapolate.api.rows.report", stop)
         monkeypatch.setattr("extrapolate.cli.ending.message", stop_while_saying)
         ended = cli("report")
         assert (ended.code, ended.err) == (STOPPED, "Error: stopped\n")

@@ -27,7 +27,7 @@ def speeds(monkeypatch):
 @pytest.fixture
 def worked_out_once(monkeypatch):
     """A report, or an evaluation, is made for the first width and shown at all."""
-    for name in ("extrapolate.cli.report.call", "extrapolate.api.evaluating.evaluate_with"):
+    for name in ("extrapolate.api.rows.report", "extrapolate.api.evaluating.evaluate_with"):
         module, _, function = name.rpartition(".")
         work = getattr(importlib.import_module(module), function)
         monkeypatch.setattr(name, once(work))

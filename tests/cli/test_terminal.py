@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 from rich.cells import cell_len
 
-from extrapolate.cli.render import print_table
-from extrapolate.cli.sparkline import sparklines
+from extrapolate.cli.render import print_table, sparklines
 from extrapolate.terminal import ProgressBar
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*\b(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])[0-9;]*m")

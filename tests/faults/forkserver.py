@@ -17,11 +17,11 @@ import matplotlib.backends.backend_svg
 import matplotlib.pyplot
 import torch._dynamo
 
-from extrapolate.api import compare, evaluate, report, tokenize, train
+from extrapolate.api import evaluate, rows, tokenize, train
 from extrapolate.cli import main, render
 from extrapolate.reports.sections.base import in_order
 
-LOADED = (jinja2, matplotlib, torch, compare, evaluate, report, tokenize, train, render)
+LOADED = (jinja2, matplotlib, torch, evaluate, rows, tokenize, train, render)
 
 
 def run(job: dict[str, object]) -> int:

@@ -1,22 +1,60 @@
-"""extrapolate compare"""
+"""extrapolate report, extrapolate compare and extrapolate merge"""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from extrapolate.api.compare import compare as call
-from extrapolate.api.compare import comparisons_of
-from extrapolate.api.rows import PANEL
+from extrapolate.api import rows as calls
 from extrapolate.cli.command_of import command_of
 from extrapolate.cli.flags import AsJson, CommandLine
+from extrapolate.errors import UserError
+from extrapolate.terminal import say
 
 if TYPE_CHECKING:
     from extrapolate.statistics.comparison import Comparison
 
 
-@command_of(call, panels=("How to compare", PANEL))
+@command_of(calls.report, panels=(calls.REPORT, calls.PANEL, calls.CHECK))
+def report(
+    runs: Annotated[
+        list[Path] | None, typer.Argument(help="evaluated runs, or folders of them  [default: ckpt]")
+    ] = None,
+    format: Annotated[
+        Literal["text", "md"],
+        typer.Option(help="print tables for a terminal, or Markdown for a pull request"),
+    ] = "text",
+    as_json: AsJson = False,
+    **given: Any,
+) -> None:
+    """Write tables and plots of evaluated runs.
+
+    The tables are Parquet, Markdown and LaTeX. They show loss by length and by position, and the results of probes.
+    """
+    if as_json and format == "md":
+        raise UserError("give one of --format and --json")
+    from extrapolate.cli.render import print_json, print_table, print_text
+    from extrapolate.reports.tables import formatted
+
+    written = calls.report(runs or "ckpt", **given, progress=CommandLine())
+    if as_json:
+        print_json(written.rows)
+    elif format == "md":
+        sys.stdout.write(written.markdown())
+    else:
+        print_text(written.answer)
+        for table in written.shown:
+            print_table(formatted(table.frame), table.title)
+    say(f"wrote {given['out']}/: {', '.join(written.files)}")
+    if written.checked is not None:
+        if not written.checked.worse.empty:
+            raise RuntimeError(written.checked.summary())
+        say(written.checked.summary())
+
+
+@command_of(calls.compare, panels=(calls.HOW, calls.PANEL))
 def compare(
     runs: Annotated[list[Path], typer.Argument(help="evaluated runs, or folders of them")],
     as_json: AsJson = False,
@@ -31,9 +69,8 @@ def compare(
     from extrapolate.results.verdicts import explained
     from extrapolate.statistics import comparison
     from extrapolate.statistics.sums import ENOUGH_DOCUMENTS
-    from extrapolate.terminal import say
 
-    found = comparisons_of(runs, **given, progress=CommandLine())
+    found = calls.comparisons_of(runs, **given, progress=CommandLine())
     if as_json:
         print_json(one.row() for one in found)
         return
@@ -71,3 +108,21 @@ def _many(found: "Sequence[Comparison]", correct: str, confidence: float) -> str
         f"Verdicts are corrected for the number of comparisons, {count} (Holm): of {1 / (1 - confidence):.0f} such "
         "tables, about one at most has a better or a worse model by chance. Intervals are not corrected."
     )
+
+
+@command_of(calls.merge, panels=(calls.PANEL,))
+def merge(
+    runs: Annotated[list[Path], typer.Argument(help="evaluated runs, reports, or folders of them")],
+    out: Annotated[Path, typer.Option(help="the new folder to write")],
+    **given: Any,
+) -> None:
+    """Put rows of several people into one folder.
+
+    Report and compare read it. Rows that cannot be compared are refused.
+    """
+    from extrapolate.cli.render import print_table
+
+    made = calls.merge(runs, out, **given, progress=CommandLine())
+    shown = made.runs[["run", "model", "seed", "source", "commit", "machine"]].astype(str)
+    print_table(shown.assign(evaluated=made.runs["evaluated_at"].dt.strftime("%Y-%m-%d")), "runs that were merged")
+    say(f"wrote {out}/: {', '.join(made.files)}; make a report with: extrapolate report {out}")

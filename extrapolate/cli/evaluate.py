@@ -1,0 +1,137 @@
+"""extrapolate eval-lengths, extrapolate eval-tasks and extrapolate inspect"""
+
+import os
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from extrapolate.api.evaluate import evaluate_all
+from extrapolate.api.evaluate_tasks import evaluate_tasks
+from extrapolate.api.inspect import inspect as call
+from extrapolate.cli.command_of import command_of, listed
+from extrapolate.cli.flags import AsJson, CommandLine
+from extrapolate.terminal import say
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from extrapolate.api.evaluating import Evaluated
+
+RunPaths = Annotated[list[Path], typer.Argument(help="runs, folders of them, hf:NAME_OR_FOLDER, or my_model.py:load")]
+FEW = 4  # runs that are named one by one
+
+
+@command_of(evaluate_all, panels=("What to evaluate", "Text", "Runs", "Machine"))
+def eval_lengths(runs: RunPaths, as_json: AsJson = False, **given: Any) -> None:
+    """Evaluate runs at several lengths.
+
+    Runs are evaluated plain and with extensions, each with those that apply to it. The rows are added to each run's
+    evals.parquet. A run that fails does not stop the others: the command says why, and ends with exit code 1.
+
+    hf:NAME_OR_FOLDER is a checkpoint of Hugging Face, of a kind that docs/checkpoints.md names: it becomes the run
+    ckpt/hf-NAME.
+    my_model.py:load is a function of your file that returns a model of another library: see docs/checkpoints.md.
+    """
+    from extrapolate.api.in_turn import RunsFailed
+
+    try:
+        found = evaluate_all(runs, **given, progress=CommandLine())
+    except RunsFailed as failure:
+        _show_evaluated(failure.evaluated, as_json)
+        raise
+    _show_evaluated(found, as_json)
+    say(f"make a report with: extrapolate report {_named(runs)}")
+
+
+def _named(runs: list[Path]) -> str:
+    """The arguments for `report`: imported checkpoints are runs in ckpt/ by now."""
+    places = list(dict.fromkeys(str(run) if run.is_dir() else "ckpt" for run in runs))
+    return shlex.join(places[:FEW]) + (" and the other runs" if len(places) > FEW else "")
+
+
+def _show_evaluated(found: "Evaluated", as_json: bool) -> None:
+    """Prints the rows, or a table for each protocol and for the probes."""
+    from extrapolate.cli.render import print_json, print_line, print_table
+    from extrapolate.evaluation.protocols.base import known_by
+    from extrapolate.reports import tables
+    from extrapolate.reports.probes import printed
+
+    if as_json:
+        print_json([*found.rows, *found.probe_rows])
+        return
+    for name in found.protocols:
+        if not any(row["protocol"] == name for row in found.rows):
+            continue  # the runs failed before this protocol
+        metrics = {"loss": "loss in nats per token"}
+        if known_by(name).by_window:
+            metrics["window_perplexity"] = "perplexity where every window counts alike, as published"
+        for metric, what in metrics.items():
+            table = tables.formatted(tables.quick_table(found.rows, name, metric))
+            print_table(table, f"{name}, {what}", names=list(table.columns).index("model") + 1)
+        for line in tables.verdicts(found.rows, name):
+            print_line(line)
+    for table, title in printed(found.probe_rows):
+        print_table(table, title)
+
+
+@command_of(evaluate_tasks, panels=("What to ask", "Runs", "Machine"))
+def eval_tasks(
+    runs: RunPaths,
+    tasks: Annotated[
+        list[str], typer.Option(help="tasks or groups of lm-eval: hellaswag,mmlu,arc_challenge,arc_easy; repeatable")
+    ],
+    as_json: AsJson = False,
+    **given: Any,
+) -> None:
+    """Ask trained models the benchmarks of lm-eval.
+
+    It needs the package lm-eval. The rows are kept in each run's eval_tasks.parquet, and a report on the runs shows
+    them.
+    """
+    os.environ.setdefault("TQDM_DISABLE", "1")  # tqdm reads it once, when lm-eval, whose bars disturb ours, imports it
+    from extrapolate.cli.render import print_json, print_table, records
+    from extrapolate.reports import tasks as tables
+
+    found = evaluate_tasks(runs, listed(",".join(tasks)), **given, progress=CommandLine())
+    if as_json:
+        print_json(records(found))
+        return
+    for title, table in tables.printed(found):
+        print_table(table, title)
+
+
+@command_of(call, panels=("What to inspect", "What to evaluate", "Text", "Runs", "Machine"))
+def inspect(runs: RunPaths, as_json: AsJson = False, **given: Any) -> None:
+    """Measure how trained models use position.
+
+    It says what each head attends to, how far back the model reads, and which frequencies of a rotary encoding carry
+    attention. The rows are kept in each run's inspections.parquet, and a report on the runs shows them. A run that
+    fails does not stop the others: the command says why, and ends with exit code 1.
+    """
+    from extrapolate.api.in_turn import RunsFailed
+
+    try:
+        found = call(runs, **given, progress=CommandLine())
+    except RunsFailed as failure:
+        _show_inspected(failure.evaluated, as_json)
+        raise
+    _show_inspected(found, as_json)
+
+
+def _show_inspected(found: "pd.DataFrame", as_json: bool) -> None:
+    """Prints the rows, or the tables of each model."""
+    from extrapolate.cli.render import print_json, print_table, print_text, records
+    from extrapolate.reports import inspection
+
+    if as_json:
+        print_json(records(found))
+        return
+    for title, mine in inspection.by_model(found) if len(found) else ():
+        for what, table in inspection.tables_of(mine):
+            print_table(table, f"{title}: {what}", names=1)
+        for reason in inspection.reasons(mine):
+            print_text(reason)
+    if len(found) and found["run"].nunique() > 1 and len(sizes := inspection.sizes_of_models(found)):
+        print_table(sizes, "sizes (root mean square), means over layers", names=1)
