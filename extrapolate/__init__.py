@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING
 from extrapolate.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from extrapolate.api.attention import attention as attention
     from extrapolate.api.check import check as check
     from extrapolate.api.doctor import doctor as doctor
     from extrapolate.api.evaluate import evaluate as evaluate
     from extrapolate.api.evaluate import evaluate_probes as evaluate_probes
     from extrapolate.api.evaluate_tasks import evaluate_tasks as evaluate_tasks
-    from extrapolate.api.export import export as export
-    from extrapolate.api.generate import generate as generate
     from extrapolate.api.inspect import inspect as inspect
-    from extrapolate.api.load import load as load
     from extrapolate.api.plot_encodings import plot_encodings as plot_encodings
     from extrapolate.api.rows import compare as compare
     from extrapolate.api.rows import merge as merge
     from extrapolate.api.rows import report as report
+    from extrapolate.api.run import attention as attention
+    from extrapolate.api.run import export as export
+    from extrapolate.api.run import generate as generate
+    from extrapolate.api.run import load as load
     from extrapolate.api.tokenize import tokenize as tokenize
     from extrapolate.api.train import train as train
     from extrapolate.encodings.base import Encoding as Encoding
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 
 _PUBLIC = {
     "Encoding": "encodings.base", "Extension": "extensions.base", "Terminal": "terminal", "UserError": "errors",
-    "attention": "api.attention", "check": "api.check", "compare": "api.rows", "doctor": "api.doctor",
+    "attention": "api.run", "check": "api.check", "compare": "api.rows", "doctor": "api.doctor",
     "estimate_sweep": "studies.sweep", "evaluate": "api.evaluate", "evaluate_probes": "api.evaluate",
-    "evaluate_tasks": "api.evaluate_tasks", "export": "api.export", "foreign": "interop.foreign",
-    "generate": "api.generate", "inspect": "api.inspect", "load": "api.load", "merge": "api.rows",
+    "evaluate_tasks": "api.evaluate_tasks", "export": "api.run", "foreign": "interop.foreign",
+    "generate": "api.run", "inspect": "api.inspect", "load": "api.run", "merge": "api.rows",
     "plot_encodings": "api.plot_encodings", "report": "api.rows", "status": "studies.status",
     "sweep": "studies.sweep", "tokenize": "api.tokenize", "train": "api.train",
 }  # fmt: skip

@@ -1,1 +1,1 @@
-"""The public calls, one file each. `import extrapolate as xt` has them all, imported on first use."""
+"""The public calls. `import extrapolate as xt` has them all, imported on first use."""

@@ -33,13 +33,9 @@ def check(encoding: str | EncodingClass, *, seq_len: int = 64) -> pd.DataFrame:
         raise UserError(f"`seq_len` must be between {LEAST} and {MOST} tokens, not {specs.shown(seq_len)}")
     with as_spec(encoding) as text:
         spec = specs.parse(text)
-        if _is_extension(spec.name):
+        file, _, name = spec.name.rpartition(":")
+        if user_files.derives(Path(file), name, Extension) if file else name in extensions.names():
             found = list(parts.of_extension(text, seq_len))
         else:
             found = list(parts.of_encoding(spec.name, spec.arguments, seq_len))
     return pd.DataFrame([vars(part) for part in found]).rename(columns={"name": "part"})
-
-
-def _is_extension(name: str) -> bool:
-    file, _, class_name = name.rpartition(":")
-    return user_files.derives(Path(file), class_name, Extension) if file else name in extensions.names()

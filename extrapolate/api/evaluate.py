@@ -13,8 +13,8 @@ from extrapolate.specs.settings import public
 if TYPE_CHECKING:  # importing these takes seconds, and the command line reads the signatures
     import pandas as pd
 
-    from extrapolate.api.evaluated_runs import Runs
     from extrapolate.api.evaluating import Evaluated
+    from extrapolate.api.in_turn import Runs
     from extrapolate.data.probes.base import Probe
 
 
@@ -84,7 +84,7 @@ def evaluate_probes(
 @public(EvaluationSettings, RunsOnText)
 @decided
 def evaluate_all(runs: "Runs", *, progress: Progress = QUIET, **settings: object) -> "Evaluated":
-    """What `evaluate` and `evaluate_probes` do, both at once: the command `eval-lengths`."""
+    """Does what `evaluate` and `evaluate_probes` do in one call: the command `eval-lengths`."""
     from extrapolate.api.evaluating import evaluate_given
 
     return evaluate_given(runs, settings, progress)

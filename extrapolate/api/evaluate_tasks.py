@@ -19,8 +19,7 @@ from extrapolate.specs.settings import Flag, public
 if TYPE_CHECKING:  # importing these takes seconds, and the command line reads the signature
     import pandas as pd
 
-    from extrapolate.api.evaluated_runs import Runs
-    from extrapolate.api.in_turn import Job
+    from extrapolate.api.in_turn import Job, Runs
     from extrapolate.interop.foreign import ForeignRun
     from extrapolate.runs.run import Run
 
@@ -97,7 +96,7 @@ def evaluate_tasks(
         run.checkpoints("last")
         run.build_model()
 
-    # Everything that can be refused is, before lm-eval and its data are read.
+    # Raises what is wrong with the arguments before lm-eval and its data are read, which takes long.
     turns = InTurn(runs, opening.get("seq_len"), progress)
     jobs = turns.jobs(extensions, check_run)
     for job in jobs:

@@ -1,4 +1,4 @@
-"""The work of `xt.evaluate`: runs in turn, by one process, or by several that share the windows of each."""
+"""The work of `xt.evaluate`: one run after another, by one process or by several that share the windows of each."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from extrapolate import results
-from extrapolate.api.evaluated_runs import Runs, say_other_text, store_of
-from extrapolate.api.in_turn import InTurn, Job
+from extrapolate.api.in_turn import InTurn, Job, Runs, say_other_text, store_of
 from extrapolate.api.training import opened_store
 from extrapolate.data.store import Store
 from extrapolate.evaluation import lengths
@@ -27,10 +26,10 @@ from extrapolate.specs.settings import flagged_fields
 
 @dataclass(frozen=True)
 class Evaluated:
-    """What one evaluation found: rows of losses and of probes, as `evals.parquet` and `eval_probes.parquet` have them.
+    """The rows of losses and of probes that an evaluation gave, as `evals.parquet` and `eval_probes.parquet` have them.
 
-    A run's name is as long as it takes to tell the runs apart. left_out has a line for each extension that some of the
-    runs were evaluated without, and for each reason. protocols: as the rows have them.
+    Runs have the shortest names that tell them apart. left_out: a line for each extension that some of the runs were
+    evaluated without, and for each reason. protocols: as the rows have them.
     """
 
     rows: list[dict[str, Any]]
@@ -55,9 +54,9 @@ def evaluate_with(
     progress: Progress = QUIET,
     timed: bool = True,
 ) -> Evaluated:
-    """What `evaluate` and `evaluate_probes` do, both at once: see there.
+    """Does what `evaluate` and `evaluate_probes` do, in one call.
 
-    timed: the rows have the speed of the evaluation; not where other work runs beside.
+    timed: keep the speed of the evaluation in the rows; False if other work runs at the same time.
     """
     keep_freed_memory()
     with joined("what was evaluated before this setting is kept: run the same command again") as ranks:

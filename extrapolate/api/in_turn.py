@@ -1,8 +1,8 @@
-"""Several runs, one after another: opened, checked, locked, worked on. Some may fail; the end says which, and why."""
+"""The runs that a call was given, one after another: opened, checked, locked, worked on. Some may fail."""
 
 import contextlib
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
@@ -11,22 +11,29 @@ from typing import Any, Generic, TypeVar
 
 import pandas as pd
 
-from extrapolate.api.evaluated_runs import Runs, subjects
+from extrapolate.api.tokenize import store_with
+from extrapolate.data.build import StoreSettings
+from extrapolate.data.store import Store
 from extrapolate.errors import UserError, reason_of
-from extrapolate.evaluation.any_run import AnyRun
 from extrapolate.evaluation.keeping import keeping_rows
 from extrapolate.evaluation.plans import left_out, lines_on
-from extrapolate.folders import unique_names
+from extrapolate.evaluation.protocols.base import lengths_of
+from extrapolate.folders import listed, unique_names
+from extrapolate.interop import foreign
 from extrapolate.interop.foreign import ForeignRun
+from extrapolate.interop.imported import PREFIX, import_checkpoint
 from extrapolate.machine.distributed import ALONE, Ranks
 from extrapolate.progress import QUIET, Advance, Progress
-from extrapolate.runs.run import Run
+from extrapolate.runs.config import TrainedConfig
+from extrapolate.runs.run import Run, find_runs
+from extrapolate.specs.arguments import several
 
+Runs = str | Path | Run | ForeignRun | Iterable[str | Path | Run | ForeignRun]
 T = TypeVar("T")
 
 
 class RunsFailed(RuntimeError):  # noqa: N818 (what failed are runs)
-    """Some of several runs failed. What the others gave is kept with them, and in `evaluated`.
+    """Some of several runs failed. The rows of the others are kept with them, and in `evaluated`.
 
     failed: the reasons, by the runs' folders.
     """
@@ -40,7 +47,7 @@ class RunsFailed(RuntimeError):  # noqa: N818 (what failed are runs)
 
 @dataclass(frozen=True)
 class Job(Generic[T]):
-    """One run: what it is worked on with, such as its text, the extensions that apply to it, and its name in rows."""
+    """One run, with what the work needs, such as its text, the extensions that apply to it, and its name in rows."""
 
     run: Run | ForeignRun
     given: T
@@ -49,25 +56,25 @@ class Job(Generic[T]):
 
 
 class InTurn:
-    """The runs that a call was given. If one of several fails, the others go on, unless several processes share them.
+    """The runs that a call was given. If one of several fails, the others continue, unless processes share the runs.
 
-    left_out: a line for each extension that some of the runs are worked on without, and for each reason.
+    left_out: a line for each extension that does not apply to some of the runs, and for each reason.
     """
 
     def __init__(self, runs: Runs, seq_len: int | None, progress: Progress, ranks: Ranks = ALONE) -> None:
         self.progress, self.ranks = progress, ranks
         self.failed: dict[Path, Exception] = {}
         self.left_out: list[str] = []
-        self.found, damaged = ranks.in_turn(lambda: subjects(runs, seq_len, progress))
+        self.found, damaged = ranks.in_turn(lambda: _subjects(runs, seq_len, progress))
         self.goes_on = ranks.world_size == 1 and len(self.found) + len(damaged) > 1
         for path, error in damaged.items():
             with self._going_on(path):
                 raise error
 
     def jobs(self, extensions: Sequence[str], opened: Callable[[Run | ForeignRun], T]) -> list[Job[T]]:
-        """The runs that can be worked on at all. opened: gives what that needs, and raises what is wrong with a run.
+        """The runs that can be worked on. opened: returns what the work needs, and raises if something is wrong.
 
-        Raises UserError on an extension that is unknown, or applies to none of them.
+        Raises UserError if an extension is unknown, or applies to none of the runs.
         """
         ready: list[tuple[Run | ForeignRun, T]] = []
         for run in self.found:
@@ -75,18 +82,26 @@ class InTurn:
                 ready.append((run, opened(run)))
         if not ready:
             raise next(iter(self.failed.values()))
-        each, self.left_out = applying([run for run, _ in ready], extensions, self.progress)
+        reasons = [left_out(run, run.build_model(), extensions) for run, _ in ready]
+        for text in extensions:
+            if all(text in mine for mine in reasons):
+                none = "" if len(ready) == 1 else f"{text} applies to none of these runs: "
+                raise UserError(none + reasons[0][text])
+        self.left_out = lines_on({str(run.path): mine for (run, _), mine in zip(ready, reasons, strict=True)})
+        for line in self.left_out:
+            self.progress.say(line)
         names = unique_names(run.path.resolve() for run, _ in ready)
         return [
-            Job(run, given, mine, names[run.path.resolve()]) for (run, given), mine in zip(ready, each, strict=True)
+            Job(run, given, tuple(text for text in extensions if text not in mine), names[run.path.resolve()])
+            for (run, given), mine in zip(ready, reasons, strict=True)
         ]
 
     def work(
         self, jobs: Sequence[Job[T]], work: Callable[[Job[T], Advance], None], inputs: Sequence[float], what_stays: str
     ) -> None:
-        """Works on each run while its folder is locked. inputs: how many each has, for the display; or none are known.
+        """Works on each run while its folder is locked.
 
-        what_stays: what is kept if the user stops it.
+        inputs: the inputs of each, for the display; empty if not known. what_stays: what is kept on Ctrl-C, in words.
         """
         ends: list[float | None] = [*accumulate(inputs)] or [None] * len(jobs)
         done, last = 0.0, ""
@@ -96,17 +111,17 @@ class InTurn:
                 nonlocal done, last
                 done = inputs + (done if ends[-1] is not None or what == last else 0.0)
                 last = what
-                display.update(what, done, ends[-1] if done else None)  # the clock begins with the first input
+                display.update(what, done, ends[-1] if done else None)  # the clock starts with the first input
 
             for job, end in zip(jobs, ends, strict=True):
                 locked = partial(keeping_rows, job.run, job.extensions, self.progress.say)
                 with self._going_on(job.run.path), self.ranks.in_first(locked):
                     work(job, advance)
-                done = done if end is None else end  # also of a run that failed on the way
+                done = done if end is None else end  # a run that failed may have stopped before
         self.ranks.wait()
 
     def tell(self, evaluated: Any) -> None:
-        """At the end. Raises RunsFailed, with what the others gave, if some failed."""
+        """Raises RunsFailed, with what the others gave, if some failed."""
         if self.failed:
             reasons = {path: reason_of(error) for path, error in self.failed.items()}
             raise RunsFailed(evaluated, reasons) from next(iter(self.failed.values()))
@@ -122,28 +137,105 @@ class InTurn:
             self.progress.say(f"{path} failed: {reason_of(error)}")
 
 
-def applying(
-    runs: Sequence[AnyRun], extensions: Sequence[str], progress: Progress
-) -> tuple[list[tuple[str, ...]], list[str]]:
-    """Of each run, the extensions that apply to it; and lines on what is left out, which `progress` says too.
-
-    Raises UserError on an unknown extension, and on one that applies to none of the runs.
-    """
-    reasons = [left_out(run, run.build_model(), extensions) for run in runs]
-    for text in extensions:
-        if all(text in mine for mine in reasons):
-            none = "" if len(runs) == 1 else f"{text} applies to none of these runs: "
-            raise UserError(none + reasons[0][text])
-    lines = lines_on({str(run.path): mine for run, mine in zip(runs, reasons, strict=True)})
-    for line in lines:
-        progress.say(line)
-    return [tuple(text for text in extensions if text not in mine) for mine in reasons], lines
-
-
 def table(rows: Sequence[Mapping[str, Any]], lines: Sequence[str], progress: Progress) -> pd.DataFrame:
-    """The rows, with the lines on what is left out in `attrs["left_out"]`; also as warnings if `progress` is quiet."""
+    """The rows, with `lines` in `attrs["left_out"]`, and as warnings if `progress` is quiet."""
     found = pd.DataFrame(rows)
     found.attrs["left_out"] = list(lines)
     for line in lines if progress is QUIET else ():
         warnings.warn(line, stacklevel=5)  # the call that the user wrote: `public` and `decided` stand in between
     return found
+
+
+def _subjects(
+    runs: Runs, seq_len: int | None, progress: Progress
+) -> tuple[list[Run | ForeignRun], dict[Path, UserError]]:
+    """The runs in folders, imported checkpoints and models of other libraries; and the errors of those that cannot be
+    opened."""
+    named = several("runs", runs, ((str, Path, Run, ForeignRun), "a run or a folder"))
+    if not named:
+        raise UserError("name at least one run, or a folder of runs")
+    if seq_len is not None and not any(str(one).startswith(PREFIX) for one in named):
+        raise UserError("`seq_len` is for hf: checkpoints: a run has the training length that it was trained at")
+    models: list[ForeignRun] = []
+    paths: list[Path] = []
+    for one in named:
+        file, _, function = str(one).rpartition(":")
+        if isinstance(one, ForeignRun):
+            models.append(one)
+        elif isinstance(one, Run):
+            paths.append(one.path)
+        elif str(one).startswith(PREFIX):
+            paths.append(imported(str(one), seq_len, progress))
+        elif file.endswith(".py") and not Path(one).exists():  # a folder of that name is a folder
+            models.append(foreign.loaded(Path(file), function))
+        else:
+            paths.append(Path(one))
+    found, damaged = _finished(paths, progress)
+    return [*found, *models], damaged
+
+
+def imported(name: str, seq_len: int | None, progress: Progress) -> Path:
+    """Imports the checkpoint `hf:NAME_OR_FOLDER` as a run. Raises UserError if it cannot be imported."""
+    progress.say(f"reading {name}")
+    run = import_checkpoint(name.removeprefix(PREFIX), seq_len)
+    extension = f", {run.config.extension}" if run.config.extension else ""
+    progress.say(f"{name} is {run.path}: training length {run.config.seq_len}{extension}")
+    return run.path
+
+
+def _finished(paths: list[Path], progress: Progress) -> tuple[list[Run], dict[Path, UserError]]:
+    """The runs at and below folders, without those that have no final weights, unless they were named themselves."""
+    named = {path.resolve() for path in paths}
+    found, others, unsearched, damaged = find_runs(paths)
+    for what in unsearched:
+        progress.say(what)
+    if others:
+        progress.say(f"left out, for they are not runs of extrapolate: {listed(others)}; evaluate them as hf:FOLDER")
+    left_out = [run for run in found if not run.finished and run.path.resolve() not in named]
+    if not left_out or len(left_out) == len(found):
+        return found, damaged
+    if foreigners := [run.path for run in left_out if run.foreign]:
+        progress.say(f"left out, for another library runs their models: {listed(foreigners)}; evaluate the file")
+    if unfinished := [run.path for run in left_out if not run.foreign]:
+        progress.say(f"left out, for their training is not finished: {listed(unfinished)}")
+    return [run for run in found if run not in left_out], damaged
+
+
+def store_of(run: Run | ForeignRun, factors: Sequence[float], progress: Progress) -> Store:
+    """The store that a run was trained on; for an imported run data/<its name>, which is made on first use.
+
+    Raises UserError if that store holds other text now.
+    """
+    if isinstance(run.config, TrainedConfig):
+        data = run.config.data
+        store = Store.open(Path(data.path))
+        if store.corpus_hash != data.corpus_hash:
+            raise UserError(
+                f"{run.path} was trained on corpus {data.corpus_hash}, and {data.path} is {store.corpus_hash} now; "
+                "name the token store that it is to be evaluated on with `data`"
+            )
+        return store
+    default = Path("data") / run.name
+    if default.exists():
+        return Store.open(default)
+    progress.say(
+        f"no `data` is given: tokenising this Python's standard library into {default}, with the tokenizer of "
+        f"{run.path}"
+    )
+    least = max(StoreSettings.min_heldout_tokens, max(lengths_of(factors, run.config.seq_len)) + 1)
+    tokenizer = str(run.path / "tokenizer.json")
+    return store_with(StoreSettings(tokenizer=tokenizer, min_heldout_tokens=least), default, progress)
+
+
+def say_other_text(evaluated: Iterable[tuple[Run | ForeignRun, Store]], progress: Progress) -> None:
+    """Says which runs are evaluated on text that they were not trained on."""
+    others = [
+        (run.path, store.path)
+        for run, store in evaluated
+        if isinstance(run.config, TrainedConfig) and store.corpus_hash != run.config.data.corpus_hash
+    ]
+    if others:
+        progress.say(
+            f"{others[0][1]} is not the text that {listed([run for run, _ in others])} learned from: nothing checks "
+            "that none of its held-out documents is in both"
+        )

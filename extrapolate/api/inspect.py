@@ -13,7 +13,7 @@ from extrapolate.specs.settings import public, settings_of
 if TYPE_CHECKING:  # importing these takes seconds, and the command line reads the signature
     import pandas as pd
 
-    from extrapolate.api.evaluated_runs import Runs
+    from extrapolate.api.in_turn import Runs
     from extrapolate.data.store import Store
     from extrapolate.interop.foreign import ForeignRun
     from extrapolate.runs.run import Run
@@ -39,8 +39,7 @@ def inspect(runs: "Runs", *, progress: Progress = QUIET, **settings: Unpack[Insp
     from dataclasses import replace
 
     from extrapolate import results
-    from extrapolate.api.evaluated_runs import say_other_text, store_of
-    from extrapolate.api.in_turn import InTurn, Job, table
+    from extrapolate.api.in_turn import InTurn, Job, say_other_text, store_of, table
     from extrapolate.api.training import opened_store
     from extrapolate.inspection import inspection
     from extrapolate.machine.devices import device_of

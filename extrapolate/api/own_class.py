@@ -1,4 +1,4 @@
-"""A user's encoding given as a class, from a module, a script or a notebook: its source, as a file of its own."""
+"""Turns an encoding that is given as a class, from a module, a script or a notebook, into a file with its source."""
 
 import __future__
 
@@ -28,8 +28,8 @@ EncodingClass = type[Encoding] | partial[Encoding]
 def as_spec(encoding: str | EncodingClass) -> Iterator[str]:
     """The spec of an encoding that is given as a spec, a class, or a class with arguments: `partial(MyClass, a=1)`.
 
-    A class of a script or a notebook is written to a file, which is there as long as the context. Raises UserError
-    where it is no encoding, or its source is not to be had.
+    A class of a script or a notebook is written to a file, which is deleted at the end of the context. Raises UserError
+    if it is no encoding, or its source cannot be found.
     """
     if isinstance(encoding, str):
         yield encoding
@@ -47,7 +47,7 @@ def as_spec(encoding: str | EncodingClass) -> Iterator[str]:
 def _name_of(cls: type[Encoding], folder: Path) -> str:
     """The registered name of a class, or a file and the name in it."""
     for name in encodings.names():
-        if encodings[name] is cls and cls.__module__.startswith("extrapolate."):  # another process knows no others
+        if encodings[name] is cls and cls.__module__.startswith("extrapolate."):  # other processes know no others
             return name
     module = sys.modules.get(cls.__module__)
     file = getattr(module, "__file__", None)
@@ -61,7 +61,7 @@ def _name_of(cls: type[Encoding], folder: Path) -> str:
 
 
 class _Source:
-    """The source of a class, with that of everything of its script or notebook that it needs."""
+    """The source of a class and of everything in its script or notebook that it needs."""
 
     def __init__(self, cls: type[Encoding]) -> None:
         self.cls = cls
@@ -76,18 +76,18 @@ class _Source:
         return "\n".join([*future, *sorted(set(self.imports)), "", "\n\n".join(self.parts.values()), ""])
 
     def _add(self, name: str, value: Any) -> None:
-        """Takes in what a name stands for, after what that needs itself."""
+        """Adds what a name refers to, after everything that it needs itself."""
         if isinstance(value, ModuleType):
             self.imports.append(f"import {value.__name__}{_renamed(value, name)}")
         elif type(value) in (bool, int, float, str, type(None)):
             self.parts[name] = f"{name} = {value!r}"
-        elif value == register:  # a method, which has no place in its module
+        elif value == register:  # a method, which its module does not have as an attribute
             self.imports.append(f"from {Encoding.__module__} import register{_renamed(value, name)}")
         elif (module := getattr(value, "__module__", None)) != self.cls.__module__ and _importable(value):
             self.imports.append(f"from {module} import {value.__qualname__}{_renamed(value, name)}")
         elif isinstance(value, type | FunctionType) and module == self.cls.__module__:
             source = self._definition(value)
-            self.parts[name] = ""  # so that what refers to itself ends
+            self.parts[name] = ""  # or a definition that refers to itself would not end
             for needed in _globals_of(symtable.symtable(source, name, "exec")):
                 if needed in self.names and needed not in self.parts and not needed.startswith("__"):
                     self._add(needed, self.names[needed])
@@ -100,7 +100,7 @@ class _Source:
             )
 
     def _definition(self, value: Any) -> str:
-        """The definition of a function or class, as it is written."""
+        """The source of the definition of a function or class."""
         functions = [value] if isinstance(value, FunctionType) else vars(value).values()
         codes = [inspect.unwrap(one).__code__ for one in functions if isinstance(one, FunctionType)]
         for code in codes:
@@ -119,7 +119,7 @@ class _Source:
 
 
 def _globals_of(table: symtable.SymbolTable) -> list[str]:
-    """The names that a piece of source looks up in its module."""
+    """The names that a source looks up in its module."""
     top = table.get_type() == "module"
     names = [s.get_name() for s in table.get_symbols() if s.is_referenced() and (top or s.is_global())]
     return list(dict.fromkeys([*names, *(name for child in table.get_children() for name in _globals_of(child))]))
@@ -130,7 +130,7 @@ def _renamed(value: Any, name: str) -> str:
 
 
 def _importable(value: Any) -> bool:
-    """Whether a value is what its module has under its name."""
+    """Whether importing a value by its module and name gives that value."""
     try:
         return getattr(importlib.import_module(value.__module__), value.__qualname__) is value
     except (AttributeError, ImportError, TypeError, ValueError):

@@ -24,7 +24,7 @@ from extrapolate.specs.arguments import path, several
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SEQ_LEN = 128  # tokens: a learned table then has all positions that a picture shows
+SEQ_LEN = 128  # tokens: enough for a learned table to have all positions in a picture
 
 
 @decided
@@ -54,20 +54,14 @@ def plot_encodings(
     given = several("names", names, ((str, Path, Run), "an encoding or a run"))
     if not given:
         raise UserError("name at least one encoding, or a run")
-    recipe = None if extend is None else _recipe(extend)
+    recipe = None if extend is None else recipes.parse(extend)
+    if recipe is not None and (part := recipe.to_fit) is not None:
+        raise UserError(f"{extend} has a constant that is fitted to text: give it, such as {part.example}")
     looks = [_look(name, seq_len or SEQ_LEN, recipe) for name in given]
     figure = picture(looks, "" if recipe is None else recipe.label())
     if out is not None:
         save(figure, Path(out))
     return figure
-
-
-def _recipe(text: str) -> Recipe:
-    recipe = recipes.parse(text)
-    if recipe.to_fit is not None:
-        part = recipe.to_fit
-        raise UserError(f"{text} has a constant that is fitted to text: give it, such as {part.example}")
-    return recipe
 
 
 def _look(name: str | Path | Run, seq_len: int, recipe: Recipe | None) -> Look:

@@ -2,7 +2,6 @@
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Self
 
 from extrapolate import files
 from extrapolate.data import sources
@@ -61,9 +60,9 @@ def tokenize(
 
 
 def store_with(settings: StoreSettings, out: Path, progress: Progress, workers: int | None = None) -> Store:
-    """The store that is made with some settings: opened where it is there, else made.
+    """Opens the store in `out`, or makes it with these settings if there is none.
 
-    Raises UserError if another store is there, or one of other text.
+    Raises UserError if `out` holds a store with other settings or of other text.
     """
     if out.exists():
         files.tidy(out)
@@ -122,7 +121,7 @@ def store_there(settings: StoreSettings, out: Path, progress: Progress) -> Store
 def _same_text(store: Store, settings: StoreSettings) -> bool | None:
     """Whether the source of a store still holds the text that the store was made from; None if that is not known."""
     if settings.source.startswith(SYNTHETIC):
-        return True  # made from the settings
+        return True  # the settings determine it
     recorded: str | None = store.manifest["source_content"]
     try:
         source = sources.open_source(settings.source, settings.text_field)
@@ -136,26 +135,20 @@ def _same_text(store: Store, settings: StoreSettings) -> bool | None:
     return source.content() == recorded
 
 
-class _Stages:
-    """Displays how far the reading of a source is: first to learn a BPE from it, then to encode it."""
+class _Stages(ExitStack):
+    """Displays the progress of reading a source, first to train a BPE on it, then to encode it."""
 
     def __init__(self, progress: Progress, name: str, source: Source) -> None:
+        super().__init__()
         self._progress, self._name = progress, name
         self._size = source.size() if isinstance(source, Lasting) else None
         self._stage, self._done = "", 0
-        self._shown = ExitStack()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._shown.__exit__(*error)
 
     def advance(self, stage: str, size: int) -> None:
-        """So many bytes more were read."""
+        """Counts `size` more bytes as read."""
         if stage != self._stage:
-            self._shown.close()
-            self._display = self._shown.enter_context(self._progress.display("MB", stopped=STOPPED))
+            self.close()
+            self._display = self.enter_context(self._progress.display("MB", stopped=STOPPED))
             self._stage, self._done = stage, 0
         self._done += size
         most = None if stage == ENCODING else TRAINING_CHARACTERS

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from extrapolate.api.evaluated_runs import imported
+from extrapolate.api.in_turn import imported
 from extrapolate.api.tokenize import default_store
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
@@ -37,7 +37,7 @@ def train_with(
     timed: bool = True,
     tracking: Tracking = UNTRACKED,
 ) -> Run:
-    """What `xt.train` does. timed: the run keeps how long it took; not if other work runs beside it."""
+    """Does what `xt.train` does. timed: keep the duration with the run; False if other work runs at the same time."""
     if fsdp and world_size() == 1:
         raise UserError("`fsdp=True` shares a model out to several processes: start them with torchrun")
     with joined("what was saved is kept, and the same command with `resume=True` goes on from there") as ranks:
@@ -48,7 +48,7 @@ def train_with(
         there = run_in(folder) if resume and folder is not None else None
         if start is not None and str(start).startswith(PREFIX):
             checkpoint = str(start)
-            if there is not None and (there.finished or (there.path / STATE).exists()):  # which has all it needs
+            if there is not None and (there.finished or (there.path / STATE).exists()):  # it has all it needs
                 start = place_of(checkpoint.removeprefix(PREFIX))
             else:
                 start = ranks.in_turn(lambda: imported(checkpoint, None, progress))
@@ -107,17 +107,17 @@ def train_with(
 
 
 def path_of(parameter: str, given: str | Path | None) -> Path | None:
-    """A path that may be given. Raises UserError if something else is."""
+    """A path, or None. Raises UserError if it is something else."""
     return None if given is None else arguments.path(parameter, given)
 
 
 def opened_store(data: str | Path | Store | None) -> Store | None:
-    """The store that `data` is, or names; None for none. Raises UserError if it is something else."""
+    """The store that `data` is or names, or None. Raises UserError if it is something else."""
     return data if data is None or isinstance(data, Store) else Store.open(arguments.path("data", data))
 
 
 class Shown:
-    """What a training's display says: the step, the last losses and the learning rate."""
+    """Displays the step, the last losses and the learning rate of a training."""
 
     def __init__(self, config: TrainedConfig, name: str, update: Any) -> None:
         training = config.training
@@ -127,7 +127,7 @@ class Shown:
         self.last: dict[str, float] = {}
 
     def advance(self, what: str, inputs: float) -> None:
-        """So many more inputs are done."""
+        """Counts `inputs` more tokens as done."""
         self.done += inputs
         last = self.last
         notes = [f"step {last.get('step', 0):.0f}/{self.steps}"] if last else []
@@ -137,6 +137,6 @@ class Shown:
         self.update(part, self.done, self.total, "  ".join(notes))
 
     def report(self, row: dict[str, float]) -> None:
-        """A row of metrics was logged."""
+        """Takes the values of a row of the log."""
         self.last.update(row)
         self.advance("training", 0)

@@ -75,7 +75,7 @@ def export(
 
     The folder has the tokenizer and a model card, and the model's code if transformers has no class for the encoding.
     """
-    from extrapolate.api.export import export as exported
+    from extrapolate.api.run import export as exported
     from extrapolate.cli.render import print_json
 
     made = exported(run, out, trust_code=trust_code)

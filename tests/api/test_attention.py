@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import extrapolate as xt
-from extrapolate.api import attention as module
+from extrapolate.api import run as module
 from extrapolate.runs.run import Run
 
 TEXT = list(range(5, 17))

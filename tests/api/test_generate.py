@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import extrapolate as xt
-from extrapolate.api import generate as module
+from extrapolate.api import run as module
 from extrapolate.evaluation.plans import AppliedExtensions
 from extrapolate.extensions import recipe
 from extrapolate.interop.generation import Drawn
