@@ -11,15 +11,18 @@ from extrapolate.errors import UserError
 from extrapolate.studies.study import MOST_CELLS, FineTuning, Study
 
 _LABELS = {"seq_len": "L", "seed": "s"}
-LONGEST_NAME = 200  # bytes, of the 255 that a file system gives: temporary folders are called after it
-_CHOSEN = ("lr", "seed")  # what cells differ in that are one model to compare: an added model has all of the axes'
+LONGEST_NAME = 200  # bytes, of a file system's 255: temporary folders add to it
+_CHOSEN = ("lr", "seed")  # cells that differ only in these are one model; an added model has all of the axes'
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One training: its settings by name; `continues` names the cell whose weights it starts from, `extend` the
-    extension that then belongs to it. `place` is where the study's file names it. beyond: its learning rate, or that of
-    the cell that it continues, is tried only if the best so far is next to it."""
+    """One training, with its settings by name.
+
+    place: where the study's file names it. continues: the cell whose weights it starts from. extend: the extension that
+    then belongs to it. beyond: its learning rate, or that of the cell that it continues, is tried only if the best rate
+    so far is next to it.
+    """
 
     name: str
     settings: Mapping[str, Any]
@@ -30,7 +33,7 @@ class Cell:
 
     @property
     def group(self) -> tuple[tuple[str, str], ...]:
-        """What it shares with the cells that differ from it in learning rate and seed alone."""
+        """A key that is equal for cells that differ only in learning rate and seed."""
         mine = {**self.settings, "continues": self.continues, "extend": self.extend}
         return tuple((name, repr(value)) for name, value in sorted(mine.items()) if name not in _CHOSEN)
 
@@ -41,9 +44,9 @@ class Cell:
 
 
 def cells_of(study: Study) -> list[Cell]:
-    """Every cell, in the order of the file: the grid, what is added to it, and what continues them.
+    """Every cell, in the order of the file: the grid, added models, and fine-tunings of these.
 
-    Raises UserError if two have one name, an exclusion leaves nothing out, or nothing is left.
+    Raises UserError if two cells have one name, an exclusion excludes nothing, or no cell is left.
     """
     count = math.prod(map(len, study.axes.values()))
     count += len(study.added) * math.prod(len(values) for name, values in study.axes.items() if name in _CHOSEN)
@@ -116,7 +119,7 @@ def matches(settings: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 
 
 def _name(study: Study, settings: Mapping[str, Any], varied: Mapping[str, Any], place: tuple[str | int, ...]) -> str:
-    """`expe-size16-L128-lr0.003-s0`: the encoding, what the axes or the cell itself name, and the seed."""
+    """`expe-size16-L128-lr0.003-s0`: the encoding, the settings that the axes or the cell itself set, and the seed."""
     if "encoding" not in settings:
         raise UserError(f"{study.at(*place)}: name an encoding: encoding = 'rope'")
     parts = [encoding_slug(str(settings["encoding"]))]
@@ -129,7 +132,7 @@ def _name(study: Study, settings: Mapping[str, Any], varied: Mapping[str, Any], 
 
 
 def encoding_slug(encoding: str) -> str:
-    """An encoding in names of folders: `expe-size-16`, `my_file-MyEncoding`."""
+    """An encoding as part of a folder's name: `expe-size-16`, `my_file-MyEncoding`."""
     return _slug(encoding.rpartition("/")[2].replace(".py:", "-"))
 
 

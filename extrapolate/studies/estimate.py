@@ -1,23 +1,45 @@
-"""How long a study takes here, before it runs: each kind of cell measured once, and multiplied."""
+"""How long a study takes here: the real training and evaluation of one cell of each kind, cut short, and extrapolated.
 
+If several jobs run at once, as many copies of a cell are measured at once, because they share the machine's memory too.
+"""
+
+import contextlib
 import json
+import statistics
+import tempfile
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
 
+from extrapolate.data.store import Store
+from extrapolate.evaluation import lengths
+from extrapolate.evaluation.protocols.base import parse_protocol
+from extrapolate.extensions import recipe as recipes
+from extrapolate.machine.children import Child, reply
 from extrapolate.machine.limits import cores
-from extrapolate.studies.measure import Cost, measure
-from extrapolate.studies.resolved import Resolved
+from extrapolate.machine.memory import lifetime_peak_mib
+from extrapolate.runs import trust
+from extrapolate.studies.resolved import Planned, Resolved
 from extrapolate.studies.tasks import Task, Tasks
+from extrapolate.studies.worker import core_shares, take
+from extrapolate.training import loop
 
-# What cells of one kind may differ in: it changes neither the cost of a step nor that of an evaluation.
+TRAINING_S = 3.0  # the least time for the steps that are measured
+LEAST_STEPS = 6
+WARM_UP_STEPS = 2  # not counted; the first one compiles
+EVALUATED_TARGETS = 4096
+# Settings in which cells of one kind may differ: they change neither the cost of a step nor that of an evaluation.
 _FREE = ("seed", "lr", "tokens", "min_lr_ratio", "warmup_ratio", "weight_decay", "beta1", "beta2", "clip")
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Seconds of each cell, as if it ran alone in its slot, and of the whole with `jobs` jobs at once.
+    """Seconds of training and evaluation, and the peak memory in MiB, of each cell; and the seconds of the whole study.
 
-    0 for what is not done: of the learning rates of a model one is evaluated and continued, for which the first stands.
+    Only one learning rate of each model is evaluated and continued. The first stands for it; the others have 0 s.
     """
 
     jobs: int
@@ -27,7 +49,7 @@ class Estimate:
 
     @property
     def seconds(self) -> float:
-        """Of the whole study: each cell in turn goes to the job that is free first."""
+        """The duration of the whole study: each cell in turn goes to the job that is free first."""
         busy_until = [0.0] * self.jobs
         for name, training_s in self.training_s.items():
             first = busy_until.index(min(busy_until))
@@ -36,14 +58,14 @@ class Estimate:
 
 
 def kind_of(cell: Resolved) -> str:
-    """The same for cells that cost the same for each step and input."""
+    """A key that is equal for cells with the same cost of a step and of an input."""
     config = cell.config.model_dump(exclude={"origin"})
     config["training"] = {name: value for name, value in config["training"].items() if name not in _FREE}
     return json.dumps([config, repr(cell.evaluation)], sort_keys=True)
 
 
 def estimate(cells: Sequence[Resolved], jobs: int, tell: Callable[[int, int], None]) -> Estimate:
-    """Measures one cell of each kind. tell: how many kinds are measured, and how many there are."""
+    """Measures one cell of each kind. tell: called with the number of kinds measured, and of all."""
     costs: dict[str, Cost] = {}
     kinds = {kind_of(cell): cell for cell in cells}
     for done, (kind, cell) in enumerate(kinds.items()):
@@ -60,15 +82,102 @@ def estimate(cells: Sequence[Resolved], jobs: int, tell: Callable[[int, int], No
 
 
 def fastest_jobs(cells: Sequence[Resolved]) -> tuple[int, dict[int, float]]:
-    """How many jobs at once finish most cells in an hour, and how many each number of jobs finishes.
+    """The number of jobs that finishes most cells per hour, and the cells per hour by the numbers tried.
 
-    The cell that takes most operations is measured: alone with all cores, and with as many copies as there are cores.
-    Fewer cells than jobs leave cores idle, so that there are never more jobs than cells.
+    The cell with most operations is measured, alone with all cores and with a copy per core, or per cell if there are
+    fewer cells than cores.
     """
     longest = max(cells, key=lambda cell: cell.parameters * cell.config.training.tokens)
-    tried = sorted({1, min(cores(), len(cells))})
     rates = {}
-    for jobs in tried:
+    for jobs in sorted({1, min(cores(), len(cells))}):
         cost = measure(longest, jobs)
         rates[jobs] = 3600 * jobs / (cost.training_s(longest) + cost.evaluation_s(longest))
     return max(rates, key=lambda jobs: rates[jobs]), rates
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds to start a process and a model, including compilation, of a step and of an input of the evaluation; and
+    the peak memory of the process, MiB."""
+
+    start_s: float
+    step_s: float
+    input_s: float
+    peak_mib: float
+
+    def training_s(self, cell: Resolved) -> float:
+        """The duration of the cell's training."""
+        return self.start_s + self.step_s * cell.config.training.steps
+
+    def evaluation_s(self, cell: Resolved) -> float:
+        """The duration of the cell's evaluation in the process that trained it."""
+        return self.input_s * cell.evaluation_inputs
+
+
+def measure(cell: Resolved, jobs: int) -> Cost:
+    """The cell's mean cost with `jobs` jobs at once, each with its share of the cores."""
+    recipe = cell.own_extension  # a process cannot import a user's own class: it reads the file
+    own = None if recipe is None else (recipe.text, [file.path for file in recipe.files])
+    children: list[Child] = []
+    with contextlib.ExitStack() as ended:
+        for share in core_shares(jobs):
+            child = ended.enter_context(Child(serve, f"the measurement of {cell.name}", share.environment()))
+            children.append(child)
+            child.send((share, replace(cell, own_extension=None), own, time.time()))
+        costs = [astuple(child.receive()) for child in children]
+    return Cost(*map(statistics.fmean, zip(*costs, strict=True)))
+
+
+def serve(connection: Connection) -> None:
+    """Measures one cell, in a process of its own."""
+    share, cell, own, began = connection.recv()
+    take(share)
+    with trust.only(cell.code), tempfile.TemporaryDirectory() as folder:
+        cell = replace(cell, own_extension=None if own is None else recipes.parse(*own))
+        start_s, steps = _train(cell, Path(folder) / "run", began)
+        input_s = _evaluate(cell, Path(folder) / "run")
+    step_s = statistics.median(steps[WARM_UP_STEPS:] or steps[-1:])  # a short budget has few steps
+    compile_s = max(0.0, steps[0] - step_s) if cell.config.training.compile else 0.0
+    reply(connection, Cost(start_s + compile_s, step_s, input_s, lifetime_peak_mib()))
+
+
+class _Enough(Exception):  # noqa: N818 (not an error)
+    """Ends a training after enough steps."""
+
+
+def _train(cell: Resolved, path: Path, began: float) -> tuple[float, list[float]]:
+    """The seconds from `began` to the first step, and the seconds of every step."""
+    steps: list[float] = []
+    batch = cell.config.training.batch_size * cell.config.training.seq_len
+
+    def report(row: dict[str, Any]) -> None:
+        if "tokens_per_s" not in row:
+            return
+        steps.append(batch / row["tokens_per_s"])
+        if len(steps) >= LEAST_STEPS and sum(steps[WARM_UP_STEPS:]) >= TRAINING_S:
+            raise _Enough
+
+    config = cell.config.model_copy(update={"origin": None})
+    with contextlib.suppress(_Enough):
+        loop.train(
+            config, Store.open(cell.data), path, user_encoding=cell.user_file, extension=cell.own_extension,
+            report=report,
+        )  # fmt: skip
+    return max(0.0, time.time() - began - sum(steps)), steps
+
+
+def _evaluate(cell: Resolved, path: Path) -> float:
+    """The seconds of an input."""
+    settings = cell.evaluation
+    most = settings.most_targets()
+    names = [parse_protocol(protocol).name for protocol in settings.protocols]
+    caps = {name: min(most.get(name, EVALUATED_TARGETS), EVALUATED_TARGETS) for name in names}
+    if not caps:
+        return 0.0
+    store = Store.open(cell.data)
+    short = replace(settings, max_targets=caps, checkpoint="last", probes=())
+    planned = Planned(path, cell.config, cell.user_file, cell.own_extension, store, None)
+    began = time.perf_counter()
+    for _ in lengths.evaluate(planned, store, short):
+        pass
+    return (time.perf_counter() - began) / lengths.expected_inputs(planned, store, short)

@@ -1,4 +1,4 @@
-"""The engine of one machine: several tasks at once, each in a process of its own with its share of the cores."""
+"""The engine for one machine: several tasks at once, each in a process with its share of the cores."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -7,18 +7,15 @@ from pathlib import Path
 
 from extrapolate.errors import UserError, reason_of
 from extrapolate.machine.children import Child
-from extrapolate.studies.cores import Share, core_shares
-from extrapolate.studies.resolved import Resolved
 from extrapolate.studies.tasks import Task, Tasks
-from extrapolate.studies.worker import Work, serve
+from extrapolate.studies.worker import Share, Work, core_shares, serve
 
 LOOK_EVERY_S = 1.0
 
 
 @dataclass
 class Running:
-    """A task under way. share: how much of it is done, 0 to 1, None until its process has said so. over: the process
-    does no more."""
+    """A task under way. share: how much of it is done, 0 to 1; None if not known yet. over: its process is unusable."""
 
     task: Task
     child: Child
@@ -27,18 +24,19 @@ class Running:
     over: bool = False
 
 
-# Called with the tasks under way, and the share of each that is done, None if it is not known.
+# Called with the tasks under way, each with the share that is done, or None if that is not known.
 Watch = Callable[[Sequence[tuple[Task, float | None]]], None]
 
 
 def run(tasks: Tasks, folder: Path, jobs: int, watch: Watch) -> None:
     """Does all tasks of the study in `folder`, `jobs` at once; a failed one does not stop the others.
 
-    watch is called as they go on. On Ctrl-C every process saves what it has and ends, and KeyboardInterrupt goes on.
+    watch is called at least every LOOK_EVERY_S seconds. On Ctrl-C every process saves its state and ends, and
+    KeyboardInterrupt is raised.
     """
     shares = core_shares(jobs)
     running: list[Running] = []
-    idle: dict[int, Child] = {}  # by the slot: to start a process takes seconds
+    idle: dict[int, Child] = {}  # by slot; kept because starting a process takes seconds
     try:
         while True:
             free = [slot for slot in range(jobs) if slot not in {one.slot for one in running}]
@@ -54,7 +52,8 @@ def run(tasks: Tasks, folder: Path, jobs: int, watch: Watch) -> None:
             for one in [one for one in running if one.child.connection in heard]:
                 if _settled(one, tasks, folder, jobs == 1):
                     running.remove(one)
-                    if one.over or not _goes_on(tasks.cells[one.task.cell]):
+                    training = tasks.cells[one.task.cell].config.training
+                    if one.over or training.device != "cpu" or training.compile:  # its GPU memory and code would stay
                         one.child.end()
                     else:
                         idle[one.slot] = one.child
@@ -70,14 +69,14 @@ def run(tasks: Tasks, folder: Path, jobs: int, watch: Watch) -> None:
 
 
 def work_of(task: Task, tasks: Tasks, folder: Path, alone: bool) -> Work:
-    """The work that is sent to a process for a task."""
-    cell = replace(tasks.cells[task.cell], own_extension=None)  # the process reads it itself, and may find it elsewhere
+    """The message that asks a process to do a task."""
+    cell = replace(tasks.cells[task.cell], own_extension=None)  # the process reads it itself
     parent = None if cell.cell.continues is None else tasks.cells[cell.cell.continues].path
     return task, cell, folder, parent, alone
 
 
 def _begin(work: Work, idle: Child | None, share: Share) -> Child:
-    """The process that does the work: the idle one, or a new one if there is none or it was killed."""
+    """Sends the work to the idle process, or to a new one if there is none or it was killed. Returns the process."""
     if idle is not None:
         try:
             idle.send(work)
@@ -91,14 +90,9 @@ def _begin(work: Work, idle: Child | None, share: Share) -> Child:
     return child
 
 
-def _goes_on(cell: Resolved) -> bool:
-    """Whether a process can do another cell after this one: compiled code and what lies on a GPU would stay with it."""
-    return cell.config.training.device == "cpu" and not cell.config.training.compile
-
-
 def _settled(one: Running, tasks: Tasks, folder: Path, alone: bool) -> bool:
-    """Receives a message of a process, which goes on with the evaluation of its cell if that is ready. Returns whether
-    it has nothing more to do."""
+    """Receives a message of a process, and sends it the evaluation of its cell if that is ready. Returns whether the
+    process has nothing more to do."""
     try:
         heard = one.child.receive()
     except (UserError, MemoryError, RuntimeError, OSError) as error:
@@ -113,7 +107,7 @@ def _settled(one: Running, tasks: Tasks, folder: Path, alone: bool) -> bool:
         if further in tasks.ready():
             try:
                 one.child.send(work_of(further, tasks, folder, alone))
-            except (RuntimeError, OSError):  # it was killed meanwhile: another process does the evaluation
+            except (RuntimeError, OSError):  # it was killed: another process does the evaluation
                 one.over = True
                 return True
             one.task, one.share = further, None

@@ -1,4 +1,4 @@
-"""The questions of a study: which runs each side of one means, found before anything is trained."""
+"""The questions of a study: finds the runs that each side of one means, before anything is trained."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -11,10 +11,10 @@ from extrapolate.studies.study import Study
 
 
 def question_rows(study: Study, cells: Sequence[Resolved]) -> Iterator[dict[str, Any]]:
-    """The rows that the study leaves for its report: see `reports.questions.QUESTIONS`.
+    """The rows for the study's report: see `reports.questions.QUESTIONS`.
 
-    Raises UserError, with the line of the study's file, if a side is no model or several, is not evaluated with its
-    extension, or is never in one report with the other side.
+    Raises UserError, with the line of the study's file, if a side is no model or several models, is not evaluated with
+    its extension, or is never in the same report as the other side.
     """
     named = _named(cells)
     for number, question in enumerate(study.questions):
@@ -33,9 +33,9 @@ def question_rows(study: Study, cells: Sequence[Resolved]) -> Iterator[dict[str,
 
 
 def _named(cells: Sequence[Resolved]) -> dict[str, list[tuple[Resolved, str]]]:
-    """By every name of a model, its cells, each with the extension that the name says.
+    """The cells of a model by each of its names, with the extension that the name includes.
 
-    `rope`, the encoding, and `rope + yarn`; `RoPE + YaRN`, as tables have it; `rope-layers2`, the cells' own name.
+    The names are the encoding, `rope` or `rope + yarn`; that in tables, `RoPE + YaRN`; and the cells' `rope-layers2`.
     """
     found: dict[str, list[tuple[Resolved, str]]] = {}
     for cell in cells:
@@ -54,7 +54,7 @@ def _key(name: str) -> str:
 
 
 def _kind(cell: Resolved) -> tuple[int, str]:
-    """Cells of one kind are in one report."""
+    """A key that is equal for cells in the same report."""
     return cell.config.seq_len, cell.config.data.corpus_hash
 
 

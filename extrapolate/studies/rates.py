@@ -1,4 +1,4 @@
-"""Which learning rate is taken for each model of a study: the one whose validation loss is least, over seeds."""
+"""The choice of a learning rate for each model of a study: the one with the least validation loss over seeds."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,11 +15,10 @@ from extrapolate.studies.cells import Cell
 
 @dataclass(frozen=True)
 class Choice:
-    """The learning rates of one model, each with its mean validation loss over seeds, nats, and the one taken.
+    """The learning rates of one model, each with its mean validation loss over seeds, nats, and the one chosen.
 
-    A loss is None if a seed's training failed. chosen is None if that holds for all. half_widths: of the mean's
-    95 % interval over seeds, nats, by Student's t; None if it has no interval. edge: the chosen one is the lowest or
-    the highest, so that a better one may lie beyond.
+    A loss is None if a seed's training failed. chosen: None if no rate has a finite loss. half_widths: half of the
+    mean's 95 % interval over seeds by Student's t, nats; None without an interval.
     """
 
     losses: Mapping[float, float | None]
@@ -29,14 +28,14 @@ class Choice:
 
     @property
     def edge(self) -> str | None:
-        """`lowest` or `highest`, if the chosen one is at the end of the grid."""
+        """`lowest` or `highest` if the chosen rate is at an end of the grid: a better one may lie beyond."""
         if self.chosen is None or len(self.losses) < 2:
             return None
         return {min(self.losses): "lowest", max(self.losses): "highest"}.get(self.chosen)
 
     def next_of(self, rates: Iterable[float]) -> float | None:
-        """Of rates that were not tried, the one to try next: beyond the chosen one, if that is at the end of the grid;
-        below all, if every training diverged. None if there is none."""
+        """The untried rate to try next: beyond the chosen one if that is at an end of the grid, below all if every
+        training diverged, else None."""
         all_diverged = all(loss is not None and math.isinf(loss) for loss in self.losses.values())
         if self.edge == "lowest" or all_diverged:
             return max((rate for rate in rates if rate < min(self.losses)), default=None)
@@ -44,7 +43,7 @@ class Choice:
 
 
 def choose(group: Sequence[Cell], rates: Mapping[str, float], losses: Mapping[str, float | None]) -> Choice:
-    """rates: learning rates by the cells' names; losses: validation losses, None if the training failed."""
+    """Chooses. rates, losses: learning rates and validation losses by cell; a loss is None if the training failed."""
     by_rate: dict[float, list[float | None]] = {}
     for cell in group:
         by_rate.setdefault(rates[cell.name], []).append(losses[cell.name])
@@ -66,5 +65,5 @@ def _half_width(losses: Sequence[float | None]) -> float | None:
 
 
 def validation_loss(run: Path) -> float:
-    """A finished run's last."""
+    """The last validation loss of a finished run."""
     return float(pd.read_parquet(run / METRICS)["val_loss"].dropna().iloc[-1])

@@ -1,4 +1,4 @@
-"""Cells made ready before anything runs: resolved configurations, opened stores, checked evaluations."""
+"""Prepares cells before anything runs: resolves configurations and checks evaluations."""
 
 import math
 import re
@@ -26,8 +26,7 @@ from extrapolate.runs.resolve import TrainingRequest
 from extrapolate.runs.run import USER_ENCODING, Run
 from extrapolate.runs.weights import Checkpoint
 from extrapolate.studies.cells import Cell, matches
-from extrapolate.studies.study import Study
-from extrapolate.studies.toml_lines import Place
+from extrapolate.studies.study import Place, Study
 from extrapolate.training.fine_tuning import continued, run_in
 
 _FIELD = re.compile(r"(?:model|training)(?:\.|: `)(\w+)")
@@ -35,12 +34,12 @@ _FIELD = re.compile(r"(?:model|training)(?:\.|: `)(\w+)")
 
 @dataclass(frozen=True)
 class Resolved:
-    """A cell with all that decides its weights, where it is trained, and how it is evaluated.
+    """A cell with everything that determines its weights, its folder, and how it is evaluated.
 
-    The evaluation has the extensions of the study that apply to it; left_out are the others, with the reason.
-    models are what tables call it, by the extension that is applied. parameters are the model's; evaluation_inputs are
-    the tokens that the evaluation reads. tracking: the tracker that the training logs to. code: SHA-256 hashes of the
-    study's Python files as they were checked; no other version of them runs.
+    evaluation: with the study's extensions that apply. left_out: the others, each with the reason. models: its names in
+    tables, by the extension that is applied. parameters: of the model. evaluation_inputs: the tokens that the
+    evaluation reads. tracking: the tracker that the training logs to. code: SHA-256 hashes of the study's Python files
+    when they were checked; other versions do not run.
     """
 
     cell: Cell
@@ -60,28 +59,32 @@ class Resolved:
 
     @property
     def name(self) -> str:
-        """The cell's."""
+        """The name of the cell."""
         return self.cell.name
 
     @property
     def lr(self) -> float:
-        """The peak learning rate, also if the study leaves it to the preset."""
+        """The peak learning rate, which may come from the preset."""
         return self.config.training.lr
 
 
 def resolve_cells(
     study: Study, cells: Sequence[Cell], stores: Mapping[str | None, Store], runs: Path
 ) -> list[Resolved]:
-    """Every cell, ready. `stores` are by the cells' `data`; `runs` is the folder of all runs.
+    """Prepares every cell. stores: by the cells' `data`. runs: the folder of all runs.
 
-    Raises UserError, with the line of the study's file, if a cell cannot be trained or evaluated as it says, or its
-    folder holds a run with other settings.
+    Raises UserError, with the line of the study's file, if a cell cannot be trained or evaluated, or its folder holds a
+    run with other settings.
     """
     found: dict[str, Resolved] = {}
-    _check_recipes(study)
+    for number, (text, _) in enumerate(study.extensions):
+        try:
+            plans.parsed(text)
+        except UserError as error:
+            raise UserError(f"{study.at('evaluate', 'extend', number)}: {error}") from None
     for cell in cells:
         store = stores[cell.settings.get("data")]
-        # Of a cell that continues another, its own table alone: the rest is that of the run.
+        # A cell that continues another has the settings of that run, except for its own table.
         named = cell.settings if cell.continues is None else study.fine_tunings[int(cell.place[1])].settings
         request = TrainingRequest.of(named)
         own: Recipe | None = None
@@ -97,20 +100,24 @@ def resolve_cells(
             settings, left_out = _evaluated(planned, store, study, cell)
         except UserError as error:
             raise UserError(f"{study.at('evaluate', _asked(study, str(error)))}: cell {cell.name}: {error}") from None
+        model = planned.build_model()
+        applied = extensions_to_evaluate(planned, model, settings.extend)
+        labels = {name: label_of(config, model, one.joined(), one.taken_off) for name, one in applied.items()}
         inputs = lengths.expected_inputs(planned, store, settings) + probes.expected_inputs(planned, store, settings)
         found[cell.name] = Resolved(
             cell, runs / cell.name, request, config, user_file, store.path, own, settings, left_out,
-            _models(planned, settings), planned.build_model().parameter_count(), inputs,
+            labels, model.parameter_count(), inputs,
         )  # fmt: skip
-    _check_extensions(study, list(found.values()))
-    _check_unchanged(list(found.values()))
-    return list(found.values())
+    ready = list(found.values())
+    _check_extensions(study, ready)
+    _check_unchanged(ready)
+    return ready
 
 
 def _continued(
     parent: Resolved, cell: Cell, request: TrainingRequest
 ) -> tuple[TrainedConfig, Path | None, Recipe | None]:
-    """What will be resolved once the cell that is continued is trained, but for the hash of its weights."""
+    """The configuration that a cell will have once its parent is trained, except for the hash of the weights."""
     origin = {
         "run": parent.name, "weights_sha256": "", "config_hash": parent.config.config_hash(),
         "label": parent.models[AS_TRAINED], "seq_len": parent.config.seq_len,
@@ -118,14 +125,14 @@ def _continued(
     config, user_file, own = continued(
         parent.config, parent.name, parent.user_file, parent.own_extension, origin, request, cell.extend
     )
-    if config.encoding.file_sha256 is not None:  # it will come from the copy in the parent's folder
+    if config.encoding.file_sha256 is not None:  # it will be the copy in the parent's folder
         name = f"{USER_ENCODING}:{config.encoding.name.rpartition(':')[2]}"
         config = config.model_copy(update={"encoding": config.encoding.model_copy(update={"name": name})})
     return config, user_file, own
 
 
 def _where(study: Study, cell: Cell, message: str) -> str:
-    """The line of the setting that a message is about, as far as it tells."""
+    """The line of the setting that a message is about, if it names one."""
     field = _FIELD.search(message)
     name = field[1] if field else "encoding" if cell.continues is None else "extend"
     places: list[Place] = [(*cell.place, name)] if cell.place != ("axes",) else []
@@ -137,24 +144,15 @@ def _where(study: Study, cell: Cell, message: str) -> str:
 
 
 def _asked(study: Study, message: str) -> str:
-    """The setting of the evaluation that a message is about, as far as it tells."""
+    """The setting of the evaluation that a message is about, if it names one."""
     names = [one.name for one in fields(EvaluationSettings)]
     words = {f"`{name}": name for name in names} | {"extension": "extend"}
     words |= {name.rstrip("s"): name for name in names}
     return next((name for word, name in words.items() if word in message and ("evaluate", name) in study.lines), "")
 
 
-def _check_recipes(study: Study) -> None:
-    """Raises UserError if an extension is none."""
-    for number, (text, _) in enumerate(study.extensions):
-        try:
-            plans.parsed(text)
-        except UserError as error:
-            raise UserError(f"{study.at('evaluate', 'extend', number)}: {error}") from None
-
-
 def _check_extensions(study: Study, cells: Sequence[Resolved]) -> None:
-    """Raises UserError if an extension is for no cell, or applies to none, so that nothing would come of it."""
+    """Raises UserError if an extension is for no cell, or applies to none."""
     for number, (text, of) in enumerate(study.extensions):
         mine = [cell for cell in cells if matches(cell.cell.settings, of)]
         where = study.at("evaluate", "extend", number)
@@ -166,7 +164,7 @@ def _check_extensions(study: Study, cells: Sequence[Resolved]) -> None:
 
 @dataclass(frozen=True)
 class Planned:
-    """A run that is not there yet, as far as the check of an evaluation asks for one."""
+    """A run that does not exist yet, with what the check of an evaluation needs of an `AnyRun`."""
 
     path: Path
     config: TrainedConfig
@@ -215,7 +213,7 @@ class Planned:
 
 
 def _evaluated(planned: Planned, store: Store, study: Study, cell: Cell) -> tuple[EvaluationSettings, dict[str, str]]:
-    """How a cell is evaluated: with the extensions that apply to it; the others, with the reason."""
+    """The evaluation of a cell, with the extensions that apply; and the others, each with the reason."""
     asked = dict.fromkeys(text for text, of in study.extensions if matches(cell.settings, of))
     left_out = plans.left_out(planned, planned.build_model(), tuple(asked))
     settings = replace(study.evaluation, extend=tuple(text for text in asked if text not in left_out))
@@ -224,14 +222,8 @@ def _evaluated(planned: Planned, store: Store, study: Study, cell: Cell) -> tupl
     return settings, left_out
 
 
-def _models(planned: Planned, settings: EvaluationSettings) -> dict[str, str]:
-    model = planned.build_model()
-    applied = extensions_to_evaluate(planned, model, settings.extend)
-    return {name: label_of(planned.config, model, one.joined(), one.taken_off) for name, one in applied.items()}
-
-
 def _not_kept(run: Run, keep_every: int | None) -> list[str]:
-    """What is wrong if the first checkpoint of a finished run is not where `keep_every` puts it."""
+    """What is wrong if the first checkpoint of a finished run is not where `keep_every` would put it."""
     training = run.trained.training
     per_step = training.batch_size * training.seq_len
     first, last = math.ceil((keep_every or training.tokens) / per_step), training.steps
@@ -243,7 +235,7 @@ def _not_kept(run: Run, keep_every: int | None) -> list[str]:
 
 
 def _check_unchanged(cells: Sequence[Resolved]) -> None:
-    """Raises UserError if folders hold runs with other settings than their cells have now."""
+    """Raises UserError if a folder holds a run whose settings are not those of its cell."""
     changed: list[str] = []
     of = {cell.name: cell for cell in cells}
     for cell in cells:

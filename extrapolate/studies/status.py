@@ -1,4 +1,4 @@
-"""How far a study is, read from its folder alone: another process may be at work in it."""
+"""How far a study is, read from its folder alone, in which another process may be at work."""
 
 import json
 from collections.abc import Iterator
@@ -24,8 +24,8 @@ Doing = Literal["done", "running", "failed", "diverged", "passed over", "trained
 
 @dataclass(frozen=True)
 class CellStatus:
-    """A cell: what it is doing, the tokens that it was trained on, of how many (None if that is not known), its
-    last losses, nats, and why it failed or diverged."""
+    """A cell: its status, the tokens trained on, out of how many (None if unknown), its last losses, nats, and why it
+    failed or diverged."""
 
     cell: str
     status: Doing
@@ -50,7 +50,7 @@ def status(folder: str | Path) -> pd.DataFrame:
 
 
 def status_of(folder: Path) -> list[CellStatus]:
-    """Every cell of the study in a folder, in the order of its file, but for learning rates that were not tried yet.
+    """Every cell of the study in a folder, in the order of its file, without learning rates that were not tried yet.
 
     Raises UserError if there is no study.
     """
@@ -62,7 +62,7 @@ def status_of(folder: Path) -> list[CellStatus]:
 
 
 def _asked(path: Path) -> tuple[str | None, list[str]]:
-    """The scale and the encodings that the sweep was asked for."""
+    """The scale and the encodings that the sweep was called with."""
     if not path.is_file():
         return None, []
     match files.read_json(path):
@@ -78,21 +78,17 @@ def _status(folder: Path, cell: Cell) -> CellStatus:
     for row in _rows(run / LOG):
         last.update(row)
     trained = (run / WEIGHTS).is_file()
-    doing: Doing = "left"
-    if held(run):
-        doing = "running"
-    elif known.failed is not None:
-        doing = "failed"
-    elif known.diverged is not None:
-        doing = "diverged"
-    elif known.passed_over:
-        doing = "passed over"
-    elif trained and known.evaluated is not None:
-        doing = "done"
-    elif trained:
-        doing = "trained"
-    elif last:
-        doing = "begun"
+    statuses: dict[Doing, bool] = {
+        "running": state.held(run),
+        "failed": known.failed is not None,
+        "diverged": known.diverged is not None,
+        "passed over": known.passed_over,
+        "done": trained and known.evaluated is not None,
+        "trained": trained,
+        "begun": bool(last),
+        "left": True,
+    }
+    doing = next(name for name, holds in statuses.items() if holds)
     return CellStatus(
         cell.name, doing, int(last.get("tokens", 0)), tokens_due(run), last.get("loss"), last.get("val_loss"),
         known.failed or known.diverged,
@@ -105,25 +101,16 @@ def _rows(log: Path) -> Iterator[dict[str, float]]:
     for line in log.read_bytes().splitlines():
         try:
             row = json.loads(line)
-        except ValueError:  # the line that is being written, or one that is damaged
+        except ValueError:  # a line that is still being written, or is damaged
             return
         if isinstance(row, dict):
             yield row
 
 
 def tokens_due(run: Path) -> int | None:
-    """The tokens that a run's training ends with, for steps are whole batches; None if that is not known."""
+    """The tokens at the end of a run's training, which has whole batches; None if that is not known."""
     try:
         training = TrainingConfig(**files.read_json(run / CONFIG)["config"]["training"])
-    except (ValueError, KeyError, TypeError, OSError):  # there is none yet, or it is damaged: who needs it will say so
+    except (ValueError, KeyError, TypeError, OSError):  # missing or damaged, which is reported elsewhere
         return None
     return training.steps * training.batch_size * training.seq_len
-
-
-def held(folder: Path) -> bool:
-    """Whether a process holds a folder's lock: the kernel's table tells. To try the lock would keep others from it."""
-    lock, table = folder / ".lock", Path("/proc/locks")
-    if not lock.is_file() or not table.is_file():
-        return False
-    inode = f":{lock.stat().st_ino} "
-    return any("FLOCK" in line and inode in line for line in table.read_text().splitlines())

@@ -1,4 +1,4 @@
-"""The token stores of a study: opened, or made as its file says."""
+"""Opens the token stores of a study, or makes them as its file says."""
 
 import os
 import shlex
@@ -11,17 +11,16 @@ from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.progress import Progress
 from extrapolate.studies.cells import Cell
-from extrapolate.studies.study import Study
-from extrapolate.studies.toml_lines import Place
+from extrapolate.studies.study import Place, Study
 
 
 def open_stores(
     study: Study, cells: Sequence[Cell], folder: Path, progress: Progress, *, make: bool
 ) -> dict[str | None, Store]:
-    """The stores of cells by their `data`. make: missing ones are made, in `folder` and the current folder alone.
+    """The stores of cells by their `data`. make: make missing ones, but only in `folder` or the current folder.
 
-    Raises UserError, with the line of the study's file, if one is missing and cannot be made here, or is another store
-    than the file describes.
+    Raises UserError, with the line of the study's file, if one is missing and cannot be made here, or is not the store
+    that the file describes.
     """
     found: dict[str | None, Store] = {}
     for cell in cells:

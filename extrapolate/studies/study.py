@@ -1,4 +1,4 @@
-"""A study's file: what all its cells have, the axes of its grid, and what to evaluate."""
+"""Reads a study's file: the settings of all its cells, the axes of its grid, and what to evaluate."""
 
 import math
 import re
@@ -18,24 +18,23 @@ from extrapolate.runs.config import read_config_file
 from extrapolate.runs.training_config import TrainingConfig
 from extrapolate.specs import did_you_mean
 from extrapolate.specs.settings import flagged_fields
-from extrapolate.studies.toml_lines import Place, at, places
 
 MODEL = frozenset(ModelConfig.model_fields) - {"vocab_size"}
 TRAINING = frozenset(TrainingConfig.model_fields)
-# What a cell is made of: the encoding, sizes by name, the token store, and every setting of a model and its training.
+# The settings of a cell: the encoding, a preset, the token store, and all settings of a model and its training.
 SETTINGS = frozenset({"encoding", "preset", "data", "keep_every"}) | MODEL | TRAINING
 SECTIONS = ("base", "axes", "exclude", "cell", "fine_tune", "store", "evaluate", "question", "scale")
-SCALED = ("base", "axes", "evaluate")  # what a scale says otherwise
+SCALED = ("base", "axes", "evaluate")  # what a scale can change
 TABLES = ("exclude", "cell", "fine_tune", "store", "question")  # there may be several of each
 MOST_CELLS = 10_000
 SEARCH = "lr = {from = 1e-3, factor = 3}"
-LEAST_RATE = 1e-12  # that a search begins with
-SEARCHED = 3  # factors below and above the first rate of a search: it goes no further
+LEAST_RATE = 1e-12  # the least first rate of a search
+SEARCHED = 3  # a search goes at most this many factors below and above its first rate
 FACTORS = (1.1, 100.0)
+Place = tuple[str | int, ...]  # of a setting: ("axes", "lr"), ("exclude", 0, "encoding")
 SomeCells = tuple[str, Mapping[str, Any]]  # an extension, and settings of the cells that it is for
-
-
-# What a value must be, in words, and whether it is.
+_LINE = re.compile(r"\s*(\[{1,2})?([\w\s.\"'-]+)(?(1)\]|=)")  # of a section or a setting
+# What a value must be, in words, and a check of that.
 _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "bool": ("true or false", lambda value: isinstance(value, bool)),
     "int": ("a whole number", lambda value: type(value) is int),
@@ -55,7 +54,7 @@ def _kind_of(name: str) -> str:
 
 @dataclass(frozen=True)
 class FineTuning:
-    """Trainings that continue cells: all whose settings agree with `of`. Its name ends theirs."""
+    """Trainings that continue all cells whose settings match `of`, and have its name at the end of theirs."""
 
     name: str
     of: Mapping[str, Any]
@@ -65,7 +64,7 @@ class FineTuning:
 
 @dataclass(frozen=True)
 class Question:
-    """What the report on a study begins with: whether model `a` is better than model `b` at a factor."""
+    """A question that the report begins with: is model `a` better than model `b` at a factor?"""
 
     a: str
     b: str
@@ -74,14 +73,14 @@ class Question:
 
 @dataclass(frozen=True)
 class Study:
-    """A study's file as it was read. `lines` says where everything stands, for messages.
+    """A study's file.
 
-    base: settings of all cells. axes: by setting, its values: every combination is a cell. exclude: settings of cells
-    that are left out. added: settings of models beside the grid, each with every seed and learning rate of the axes
-    that it does not name. stores: token stores by path, made if they are missing. published: the published tables
-    that it repeats. extensions: those of the evaluation, each with the settings of the cells that it is for.
-    questions: what its report begins with. beyond: the learning rates of the axis that a search tries only if it comes
-    to them. of_others: the encodings are not the file's, so that its extensions may apply to none of them.
+    base: settings of all cells. axes: the values of each setting; every combination is a cell. exclude: settings of
+    cells that are left out. added: settings of models outside the grid, each with all seeds and learning rates of the
+    axes that it does not set. stores: token stores by path, made if missing. published: the published tables that it
+    repeats. extensions: those of the evaluation, each with the settings of the cells that it is for. questions: what
+    its report begins with. lines: the lines of everything, for messages. beyond: the learning rates that a search tries
+    only if it gets to them. of_others: the encodings are not the file's, so its extensions may apply to none of them.
     """
 
     file: Path
@@ -101,24 +100,23 @@ class Study:
     of_others: bool = False
 
     def at(self, *place: str | int) -> str:
-        """Where a setting stands, to begin a message with."""
+        """The file and line of a setting, to begin a message with."""
         return at(self.file, self.lines, place)
 
 
 def read_study(file: Path, scale: str | None = None, encodings: Sequence[str] = ()) -> Study:
-    """A study's file; with a scale, as its section [scale.NAME] changes it; with encodings, of these alone.
+    """Reads a study's file. scale: apply its section [scale.NAME]. encodings: use these instead of the file's.
 
-    Raises UserError if the file is not there or not TOML, or says what a study cannot have, or has no such scale.
+    Raises UserError if the file is missing, is not TOML, is no valid study, or has no such scale.
     """
-    raw = read_config_file(file)
-    text = file.read_text(encoding="utf-8")
+    raw, text = read_config_file(file), file.read_text(encoding="utf-8")
     raw = _scaled(raw, file, places(text), scale)
     study = _Reader(file, text, scale).study(raw)
     return _of_others(study, encodings) if encodings else study
 
 
 def _of_others(study: Study, encodings: Sequence[str]) -> Study:
-    """The study with other encodings: its grid, without what it says of its own models."""
+    """The study with other encodings in its grid, without what it says about its own models."""
     base = {name: value for name, value in study.base.items() if name != "encoding"}
     return replace(
         study, base=base, axes={**study.axes, "encoding": tuple(dict.fromkeys(encodings))},
@@ -128,14 +126,35 @@ def _of_others(study: Study, encodings: Sequence[str]) -> Study:
     )  # fmt: skip
 
 
-def lines_of(text: str, scale: str | None) -> dict[Place, int]:
-    """Where everything stands: what a scale says otherwise, there."""
-    lines = places(text)
-    return lines | {place[2:]: line for place, line in lines.items() if place[:2] == ("scale", scale) and place[2:]}
+def places(text: str) -> dict[Place, int]:
+    """The number of the line, from 1, on which each section and setting begins: the TOML library does not give them."""
+    found: dict[Place, int] = {}
+    section: Place = ()
+    counts: dict[str, int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if (match := _LINE.match(line)) is None:
+            continue
+        brackets, name = match.groups()
+        first, *others = (part.strip(" \t\"'") for part in name.split("."))
+        place = (*section, first, *others)
+        if brackets is not None:
+            if brackets == "[[":
+                counts[first] = counts.get(first, -1) + 1
+            place = section = (first, *([counts[first]] if first in counts else []), *others)
+        for end in range(1, len(place) + 1):
+            found.setdefault(place[:end], number)
+    return found
+
+
+def at(file: Any, lines: Mapping[Place, int], place: Place) -> str:
+    """`study.toml, line 7`, to begin a message with: the line of a place, or of the nearest place around it."""
+    known = (lines[place[:end]] for end in range(len(place), 0, -1) if place[:end] in lines)
+    line = next(known, None)
+    return str(file) if line is None else f"{file}, line {line}"
 
 
 def _scaled(raw: dict[str, Any], file: Path, lines: Mapping[Place, int], scale: str | None) -> dict[str, Any]:
-    """The sections, with what a scale says otherwise."""
+    """The sections, with the changes of a scale."""
     scales = raw.pop("scale", {})
     if not isinstance(scales, dict) or not all(isinstance(one, dict) for one in scales.values()):
         raise UserError(f"{at(file, lines, ('scale',))}: a scale is a section with a name: [scale.tiny.base]")
@@ -155,7 +174,9 @@ def _scaled(raw: dict[str, Any], file: Path, lines: Mapping[Place, int], scale: 
 
 class _Reader:
     def __init__(self, file: Path, text: str, scale: str | None) -> None:
-        self.file, self.text, self.lines = file, text, lines_of(text, scale)
+        lines = places(text)
+        scaled = {place[2:]: line for place, line in lines.items() if place[:2] == ("scale", scale) and place[2:]}
+        self.file, self.text, self.lines = file, text, lines | scaled
 
     def study(self, raw: Mapping[str, Any]) -> Study:
         for name in raw:
@@ -338,7 +359,7 @@ class _Reader:
 
     @contextmanager
     def about(self, *place: str) -> Iterator[None]:
-        """Within it, an error says where in the file its setting stands."""
+        """A context in which errors say where in the file their setting is."""
         try:
             yield
         except UserError as error:

@@ -1,5 +1,6 @@
 """xt.sweep"""
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from extrapolate import files, results
+from extrapolate.api.rows import report
 from extrapolate.errors import UserError
 from extrapolate.evaluation.plans import lines_on
 from extrapolate.folders import listed
@@ -26,24 +28,19 @@ from extrapolate.runs.run import Run, file_sha256
 from extrapolate.specs import arguments
 from extrapolate.studies import local, rates, ray_engine, state
 from extrapolate.studies.cells import cells_of, encoding_slug
-from extrapolate.studies.cores import core_shares
 from extrapolate.studies.estimate import Estimate, estimate, fastest_jobs
-from extrapolate.studies.locks import turn
 from extrapolate.studies.questions import question_rows
-from extrapolate.studies.rates import Choice
-from extrapolate.studies.reports import write_reports
 from extrapolate.studies.resolved import Resolved, resolve_cells
 from extrapolate.studies.status import STUDY
 from extrapolate.studies.stores import open_stores
 from extrapolate.studies.study import Study, read_study
 from extrapolate.studies.tasks import Task, Tasks, share_of
+from extrapolate.studies.worker import core_shares
 
-JOBS = "jobs.json"
+JOBS, REPORT = "jobs.json", "report"
 ENGINES = ("local", "ray")
-# Floating point operations: a CPU does fewer in minutes, of which the measurement would be too large a part.
-WORTH_MEASURING = 1e14
-# How many times as much a token costs in training as in evaluation: training has a backward pass too.
-TRAINING_COST = 3
+WORTH_MEASURING = 1e14  # floating-point operations; a CPU does fewer in minutes, and measuring would take too long
+TRAINING_COST = 3  # the cost of a token in training, in tokens of evaluation: training has a backward pass too
 
 
 @dataclass(frozen=True)
@@ -122,7 +119,7 @@ def sweep(
     every = ready
     if array is not None:
         ready = share_of(every, *array)
-    with turn(folder, None if array is None else array[0]):
+    with state.turn(folder, None if array is None else array[0]):
         _write_asked(folder, scale, encodings, every)
         files.write_text(folder / STUDY, read.text)
         write_questions(folder, question_rows(read, every))
@@ -142,8 +139,8 @@ def sweep(
                 ray_engine.run(tasks, folder, address, cpus, gpus, screen.show)
             else:
                 local.run(tasks, folder, jobs or 1, screen.show)
-        swept = _finish(tasks, folder, progress, report=array is None)
-        _write_asked(folder, scale, encodings, every)  # without what is passed over now
+        swept = _finish(tasks, folder, progress, with_report=array is None)
+        _write_asked(folder, scale, encodings, every)  # again, without cells that are passed over now
         return swept
 
 
@@ -197,7 +194,7 @@ def _ready(
     *,
     make: bool,
 ) -> tuple[Study, Path, list[Resolved]]:
-    """The study's file, the folder that it is done in, and its cells. make: token stores that are missing are made."""
+    """The study, its folder and its cells. make: make missing token stores."""
     encodings = arguments.several("encodings", encodings, arguments.TEXT)
     read = read_study(arguments.path("study", study), scale, encodings)
     folder = _own_folder(read.file, scale, encodings) if out is None else arguments.path("out", out)
@@ -209,12 +206,12 @@ def _ready(
             trust.allow(file_sha256(file), file)
     with trust.required(trust_code) as ran:
         ready = resolve_cells(read, cells, stores, folder / RUNS)
-        list(question_rows(read, ready))  # raises what is wrong with them
+        list(question_rows(read, ready))  # raises if something is wrong with them
     return read, folder, [replace(cell, code=frozenset(ran)) for cell in ready]
 
 
 def _own_folder(file: Path, scale: str | None, encodings: Sequence[str]) -> Path:
-    """The folder in `sweeps` that a study is named after. Raises UserError if that name, or a link, leads elsewhere."""
+    """The folder in `sweeps` with a study's name. Raises UserError if the name, or a link, leads elsewhere."""
     name = "-".join([file.stem, *([] if scale is None else [scale]), *map(encoding_slug, encodings)])
     if name in (".", "..") or "/" in name:
         raise UserError(
@@ -237,7 +234,7 @@ def _repeating(cell: Resolved) -> Repeating:
 
 
 def _jobs_of(folder: Path, tasks: Tasks, progress: Progress) -> int:
-    """As many as an earlier call found to be fastest: other numbers of threads round otherwise."""
+    """The number of jobs of an earlier call, because another number of threads rounds differently; or `_jobs`."""
     if (folder / JOBS).is_file():
         said = files.read_json(folder / JOBS)
         if not isinstance(said, dict) or type(jobs := said.get("jobs")) is not int:
@@ -248,7 +245,7 @@ def _jobs_of(folder: Path, tasks: Tasks, progress: Progress) -> int:
 
 
 def _jobs(cells: Sequence[Resolved], progress: Progress) -> int:
-    """How many at once are fastest here."""
+    """The number of jobs at once that is fastest here."""
     most = min(cores(), len(cells))
     if most < 2:
         return 1
@@ -263,7 +260,7 @@ def _jobs(cells: Sequence[Resolved], progress: Progress) -> int:
 
 
 def _find_done(tasks: Tasks, folder: Path) -> None:
-    """What an earlier call has finished, in the order in which tasks follow from each other."""
+    """Marks the tasks that an earlier call has finished, in the order in which they follow from each other."""
     for cell in tasks.cells.values():
         if state.trained(cell.path):
             tasks.finish(Task("train", cell.name))
@@ -277,7 +274,7 @@ def _find_done(tasks: Tasks, folder: Path) -> None:
 
 
 class _Screen:
-    """One line for a study: how many cells are done, and how far those under way are."""
+    """Shows how many cells of a study are done, and the progress of those under way."""
 
     def __init__(self, tasks: Tasks, display: Display) -> None:
         self.tasks, self.display = tasks, display
@@ -285,8 +282,12 @@ class _Screen:
     def show(self, running: Sequence[tuple[Task, float | None]]) -> None:
         tasks = self.tasks
         if not tasks.done and all(share is None for _, share in running):
-            return  # processes start: a rate that begins here says nothing of the work
-        costs = {task: _cost(tasks.cells[task.cell], task.kind) for task in tasks.expected()}
+            return  # processes are starting, which would distort the rate
+        costs: dict[Task, float] = {}
+        for task in tasks.expected():
+            cell = tasks.cells[task.cell]
+            training = task.kind == "train"
+            costs[task] = cell.config.training.tokens if training else cell.evaluation_inputs / TRAINING_COST
         done = sum(cost for task, cost in costs.items() if tasks.settled(task))
         parts = []
         for task, share in running:
@@ -299,13 +300,7 @@ class _Screen:
         self.display.update(", ".join(parts), done, sum(costs.values()), f"{note}, {failed} failed" if failed else note)
 
 
-def _cost(cell: Resolved, kind: str) -> float:
-    if kind == "train":
-        return cell.config.training.tokens
-    return cell.evaluation_inputs / TRAINING_COST
-
-
-def _finish(tasks: Tasks, folder: Path, progress: Progress, report: bool) -> Swept:
+def _finish(tasks: Tasks, folder: Path, progress: Progress, with_report: bool) -> Swept:
     failed = tasks.without()
     for name, reason in failed.items():
         if name not in tasks.diverged:
@@ -321,25 +316,26 @@ def _finish(tasks: Tasks, folder: Path, progress: Progress, report: bool) -> Swe
     for name in passed_over - failed.keys() - tasks.diverged.keys():
         state.write(folder, name, state.CellState(passed_over=True))
     frame = _learning_rates(tasks)
-    if len(frame) and report:
+    if len(frame) and with_report:
         results.write_frame(folder / FILE, frame)
     evaluated = [cell for cell in tasks.cells.values() if Task("evaluate", cell.name) in tasks.done]
-    written = write_reports(evaluated, folder, progress) if report else {}
-    tables = (folder / "runs").glob(f"*/{TEXT_TABLE}") if report else ()
+    written = _write_reports(evaluated, folder, progress) if with_report else {}
+    tables = (folder / RUNS).glob(f"*/{TEXT_TABLE}") if with_report else ()
     if gone := sorted(table.parent.name for table in tables if table.parent.name not in tasks.cells):
         progress.say(f"left out of the report, for they are no cells of the study any more: {listed(gone)}")
     return Swept(folder, [Run.open(cell.path) for cell in evaluated], failed, tasks.diverged, frame, written)
 
 
 def _learning_rates(tasks: Tasks) -> pd.DataFrame:
-    """A row for each model that has several learning rates, and each of these: as `reports.sections.learning_rates`."""
+    """A row for each model with several learning rates and each of these: see `reports.sections.learning_rates`."""
     rows = []
     for group in tasks.groups:
         if (choice := tasks.choices.get(group[0].name)) is None:
             continue
         for rate, loss in choice.losses.items():
             half_width = choice.half_widths[rate]
-            taken = _taken(choice, rate)
+            diverged = loss is not None and not math.isfinite(loss)
+            taken = "diverged" if diverged else TAKEN[choice.edge] if rate == choice.chosen else ""
             weights = _weights([tasks.cells[cell.name] for cell in group], rate) if rate == choice.chosen else ""
             rows.append((group[0].model_name, rate, loss, half_width, len(choice.seeds), taken, weights))
     return pd.DataFrame(rows, columns=[column.name for column in RATES.columns])
@@ -350,10 +346,20 @@ def _weights(group: Sequence[Resolved], rate: float) -> str:
     return "+".join(Run.open(cell.path).checkpoints("last")[-1].sha256 for cell in group if cell.lr == rate)
 
 
-def _taken(choice: Choice, rate: float) -> str:
-    loss = choice.losses[rate]
-    if loss is not None and not math.isfinite(loss):
-        return "diverged"
-    if rate != choice.chosen:
-        return ""
-    return TAKEN[choice.edge]
+def _write_reports(cells: Sequence[Resolved], folder: Path, progress: Progress) -> dict[Path, Written]:
+    """Writes `report`, or `report-L64`, `report-L128` and so on: one for each length, text and precision, because only
+    losses with the same are comparable. Returns them by folder."""
+    kinds: dict[tuple[int, str, str], list[Resolved]] = {}
+    for cell in cells:
+        for precision in cell.evaluation.precisions:
+            kinds.setdefault((cell.config.seq_len, cell.config.data.corpus_hash, precision), []).append(cell)
+    several = [len(set(values)) > 1 for values in zip(*kinds, strict=True)]
+    written: dict[Path, Written] = {}
+    for (seq_len, corpus, precision), mine in kinds.items():
+        words = (f"L{seq_len}", f"{mine[0].data.name}-{corpus[:6]}", precision)
+        name = "-".join([REPORT, *itertools.compress(words, several)])
+        written[folder / name] = report(
+            [Run.open(cell.path) for cell in mine], folder / name, seq_len=seq_len, corpus=corpus, precision=precision,
+            split=mine[0].evaluation.split, progress=progress,
+        )  # fmt: skip
+    return written

@@ -1,4 +1,4 @@
-"""What is to be done for the cells of a study, and in which order."""
+"""The tasks of a study's cells, and their order."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 @dataclass(frozen=True)
 class Task:
-    """To train a cell, or to evaluate it."""
+    """Training or evaluating a cell."""
 
     kind: Kind
     cell: str
@@ -24,8 +24,8 @@ class Task:
 
 @dataclass(frozen=True)
 class Ended:
-    """How tasks of one cell ended that were done one after the other: the number that are done, why the next one failed
-    or how its training diverged, and what the user should know."""
+    """How consecutive tasks of one cell ended: the number of finished ones, why the next one failed or how its training
+    diverged, and what the user should know."""
 
     done: int
     failed: str | None = None
@@ -34,11 +34,11 @@ class Ended:
 
 
 class Tasks:
-    """Every task of a study. What is ready follows from what was done.
+    """Every task of a study, with those that are finished, from which follows which ones are ready.
 
-    A cell is evaluated, and continued by others, once it is trained; of cells that differ in learning rate alone, only
-    those of the best one, once all of them are trained. What continues a cell is evaluated at every rate of its own.
-    A rate beyond those that a search begins with is tried if the best so far is next to it.
+    A cell is evaluated, and continued by others, once it is trained. Of cells that differ only in learning rate, these
+    are only the cells with the best one, once all are trained. Cells that continue others are evaluated at each of
+    their own rates. A rate that a search does not begin with is tried if the best so far is next to it.
     """
 
     def __init__(
@@ -47,13 +47,13 @@ class Tasks:
         loss_of: Callable[[Resolved], float],
         tell: Callable[[str, str], None] = lambda name, reason: None,
     ) -> None:
-        """loss_of: the validation loss of a trained cell; tell: called with each cell that fails, and why."""
+        """loss_of: returns the validation loss of a trained cell. tell: called with each cell that fails, and why."""
         self.cells = {cell.name: cell for cell in cells}
         self.loss_of, self.tell = loss_of, tell
         self.done: set[Task] = set()
         self.failed: dict[Task, str] = {}
         self.diverged: dict[str, str] = {}  # cells, with the reason
-        self.warnings: dict[str, list[str]] = {}  # with the cells that each is about
+        self.warnings: dict[str, list[str]] = {}  # each with the cells that it is about
         self.choices: dict[str, Choice] = {}  # by the name of each of a group's cells
         self.groups = _with_rates(self.cells)
         self._group = {cell.name: group for group in self.groups for cell in group}
@@ -61,23 +61,23 @@ class Tasks:
         self._untried = {cell.name for group in begun for cell in group if cell.beyond}
 
     def finish(self, task: Task) -> None:
-        """It is done."""
+        """Marks a task as done."""
         self.done.add(task)
         self._choose(task.cell)
 
     def fail(self, task: Task, reason: str) -> None:
-        """It failed, and so is nothing that needs it."""
+        """Marks a task as failed: those that need it are never done."""
         self.failed[task] = reason
         self.tell(task.cell, reason)
         self._choose(task.cell)
 
     def diverge(self, name: str, reason: str) -> None:
-        """The training of a cell diverged: that is done, with an infinite validation loss, and nothing follows it."""
+        """Marks a training as diverged. Its validation loss counts as infinite, and nothing follows it."""
         self.diverged[name] = reason
         self._choose(name)
 
     def settle(self, in_turn: Sequence[Task], ended: Ended) -> None:
-        """Tasks of one cell ended."""
+        """Records how tasks of one cell ended."""
         for warning in ended.warnings:
             self.warnings.setdefault(warning, []).append(in_turn[0].cell)
         for task in in_turn[: ended.done]:
@@ -88,47 +88,49 @@ class Tasks:
             self.diverge(in_turn[ended.done].cell, ended.diverged)
 
     def ready(self) -> list[Task]:
-        """What can be done now and is not done, in the order of the cells, trainings first."""
+        """The tasks that can be done now and are not done, in the order of the cells, trainings first."""
         return [task for task in self._every() if not self.settled(task) and self._can(task)]
 
     def expected(self) -> list[Task]:
-        """What is done and what is to be done, in the order of `ready`.
+        """The tasks that are done or will be, in the order of `ready`.
 
-        Until a learning rate is chosen, a model's first one stands for it: all of them take the same time.
+        A model's first learning rate stands for the one that is not chosen yet: all take the same time.
         """
         lost = self.without()
         return [task for task in self._every() if task in self.done or (task.cell not in lost and self._due(task))]
 
     def settled(self, task: Task) -> bool:
-        """Whether it is done, or failed, or diverged."""
+        """Whether a task is done, failed or diverged."""
         diverged = task.kind == "train" and task.cell in self.diverged
         return diverged or task in self.done or task in self.failed
 
     def in_turn(self, task: Task) -> tuple[Task, ...]:
-        """A task that is ready, and the evaluation that follows it if the cell's model has a single learning rate."""
+        """A task that is ready, and the evaluation after it if the cell's model has a single learning rate."""
         follows = task.kind == "train" and task.cell not in self._group
         return (task, Task("evaluate", task.cell)) if follows else (task,)
 
     def chosen(self, name: str) -> bool:
-        """Whether a cell is evaluated: not if another learning rate is better, for it or for what it continues."""
+        """Whether a cell is evaluated: no other rate is better for it, or for the cell that it continues."""
         choice, parent = self.choices.get(name), self.cells[name].cell.continues
         if parent is not None and not self.chosen(parent):
             return False
         return name not in self._group or (choice is not None and self.cells[name].lr == choice.chosen)
 
     def tried(self, name: str) -> bool:
-        """Whether a cell's learning rate is tried, or that of the one that it continues."""
+        """Whether a cell's learning rate, or that of the cell that it continues, is tried."""
         return (self.cells[name].cell.continues or name) not in self._untried
 
     def passed_over(self, name: str) -> bool:
-        """Whether nothing more is done with a cell, or with the one that it continues, for another rate is better."""
+        """Whether nothing more is done with a cell because another rate is better for it, or for what it continues."""
         parent = self.cells[name].cell.continues
         return (name in self.choices and not self.chosen(name)) or (parent is not None and self.passed_over(parent))
 
     def without(self) -> dict[str, str]:
-        """The cells that can never be done, by name, with the reason."""
+        """The cells that can never be done, each with the reason."""
         found = {task.cell: reason for task, reason in self.failed.items()}
-        found |= {name: f"it diverged: {reason}" for name, reason in self.diverged.items() if self._alone_or_lost(name)}
+        for name, reason in self.diverged.items():
+            if name not in self._group or (name in self.choices and self.choices[name].chosen is None):  # no other rate
+                found[name] = f"it diverged: {reason}"
         for name, cell in self.cells.items():
             if (parent := cell.cell.continues) in found:
                 found.setdefault(name, f"{parent}, which it continues, failed")
@@ -153,10 +155,6 @@ class Tasks:
         first = next(cell.name for cell in self._group[name] if self.tried(cell.name))
         return self.cells[name].lr == self.cells[first].lr
 
-    def _alone_or_lost(self, name: str) -> bool:
-        """Whether a cell has no other learning rate, or none that could be taken."""
-        return name not in self._group or (name in self.choices and self.choices[name].chosen is None)
-
     def _can(self, task: Task) -> bool:
         cell = self.cells[task.cell].cell
         if task.kind == "evaluate":
@@ -166,7 +164,7 @@ class Tasks:
         return Task("train", cell.continues) in self.done and self.chosen(cell.continues)
 
     def _choose(self, name: str) -> None:
-        """Chooses a model's learning rate once all that are tried are settled, or tries one more."""
+        """Chooses a model's learning rate once all its trainings are settled, or tries one more."""
         group = self._group.get(name, [])
         while group and name not in self.choices:
             tried = [cell for cell in group if self.tried(cell.name)]
@@ -187,7 +185,7 @@ class Tasks:
 
 
 def share_of(cells: Sequence[Resolved], index: int, count: int) -> list[Resolved]:
-    """One of `count` shares of the cells, by number from 0. What is chosen or continued together stays together."""
+    """Share `index` of `count` shares of the cells, which keep together cells that depend on each other."""
     of = {cell.name: cell for cell in cells}
     chosen_together = {cell.name: group[0].name for group in _with_rates(of) for cell in group}
     units: dict[str, list[Resolved]] = {}
@@ -198,7 +196,7 @@ def share_of(cells: Sequence[Resolved], index: int, count: int) -> list[Resolved
 
 
 def _with_rates(cells: Mapping[str, Resolved]) -> list[list[Cell]]:
-    """Groups of cells that differ in learning rate and seed alone, if there are several rates."""
+    """Groups of cells that differ only in learning rate and seed, if there are several rates."""
     groups: dict[tuple[tuple[str, str], ...], list[Cell]] = {}
     for one in cells.values():
         if one.cell.continues is None:

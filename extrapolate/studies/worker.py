@@ -1,40 +1,73 @@
-"""One task of a study, in a process of its own."""
+"""One task of a study, in a process with its share of the machine's cores."""
 
 import contextlib
 import gc
+import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Self
 
-from extrapolate.errors import reason_of
+from extrapolate.errors import UserError, reason_of
 from extrapolate.machine.children import reply
 from extrapolate.machine.interrupts import Interrupted
+from extrapolate.machine.limits import cores
 from extrapolate.progress import QUIET, Display, Progress, Quiet, Say
 from extrapolate.runs import trust
 from extrapolate.studies import state
-from extrapolate.studies.cores import take
 from extrapolate.studies.resolved import Resolved
 from extrapolate.studies.state import CellState
 from extrapolate.studies.tasks import Ended, Task
 
 EVERY_S = 0.2  # between two messages on progress
-
-
-# The arguments of `perform`, but for the last two.
+# The arguments of `perform`, without the last two.
 Work = tuple[Task, Resolved, Path, Path | None, bool]
+
+
+@dataclass(frozen=True)
+class Share:
+    """The cores of one of several jobs, () if the system has no affinity, and its number of threads."""
+
+    cores: tuple[int, ...]
+    threads: int
+
+    def environment(self) -> dict[str, str]:
+        """The environment variables for its process."""
+        return {"OMP_NUM_THREADS": str(self.threads)}
+
+
+def core_shares(jobs: int) -> list[Share]:
+    """The share of each job. Raises UserError if there are more jobs than cores, or none."""
+    if jobs < 1:
+        raise UserError(f"`jobs={jobs}`: at least 1 works at a time")
+    if jobs > cores():
+        raise UserError(f"`jobs={jobs}` is more than the cores of this process: it has {cores()}")
+    if not hasattr(os, "sched_getaffinity"):
+        return [Share((), cores() // jobs)] * jobs
+    mine = sorted(os.sched_getaffinity(0))
+    shares = [tuple(mine[slot::jobs]) for slot in range(jobs)]
+    return [Share(share, len(share)) for share in shares]
+
+
+def take(share: Share) -> None:
+    """Limits this process to its share. Call it before anything is computed."""
+    if share.cores:
+        os.sched_setaffinity(0, share.cores)
+    import torch
+
+    torch.set_num_threads(share.threads)
 
 
 def perform(
     task: Task, cell: Resolved, folder: Path, parent: Path | None, alone: bool, progress: Progress, warn: Say
 ) -> str | None:
-    """Trains or evaluates a cell of the study in `folder`; what is done already is not done again.
+    """Trains or evaluates a cell of the study in `folder`, without repeating finished work.
 
-    parent: the run that the cell continues; alone: nothing else runs beside, so that times are kept; warn: called with
-    what the user should know when it is done. Returns why the training diverged, None if it did not. Raises what
-    `train` and `evaluate` raise; UserError if one of the study's Python files has changed in the meantime.
+    parent: the run that the cell continues. alone: nothing else runs at the same time, so times are kept. warn: called
+    with what the user should know. Returns why the training diverged, or None. Raises what `train` and `evaluate`
+    raise, and UserError if one of the study's Python files has changed since it was checked.
     """
     from extrapolate.api.evaluating import evaluate_with
     from extrapolate.api.training import train_with
@@ -61,7 +94,7 @@ def perform(
 
 
 def perform_all(works: Sequence[Work]) -> Ended:
-    """Does the tasks of one cell one after the other, as far as they succeed, without progress."""
+    """Does the tasks of one cell in turn, without progress, until one fails."""
     warnings: list[str] = []
     for done, work in enumerate(works):
         try:
@@ -76,13 +109,13 @@ def perform_all(works: Sequence[Work]) -> Ended:
 
 
 class Reporter(Quiet):
-    """Progress that is sent to the process that started this one: the share of the task that is done, 0 to 1."""
+    """Sends progress to the process that started this one: the share of the task that is done, 0 to 1."""
 
     def __init__(self, tell: Callable[[float], None]) -> None:
         self.tell, self.last = tell, 0.0
 
     def display(self, unit: str, stopped: str = "stopped") -> Display:
-        """A piece of work begins."""
+        """Starts a piece of work."""
         self.last = 0.0
         return self
 
@@ -93,14 +126,14 @@ class Reporter(Quiet):
         pass
 
     def update(self, what: str, done: float, total: float | None = None, note: str = "") -> None:
-        """Sends the share of it that is done, not too often."""
+        """Sends the share that is done, at most every EVERY_S seconds."""
         if time.monotonic() - self.last >= EVERY_S or done == total:
             self.last = time.monotonic()
             self.tell(done / total if total else 0.0)
 
 
 def serve(connection: Connection) -> None:
-    """Does one task after the other, as it is sent them, and answers with how far each is, then with how it ended."""
+    """Does the tasks that it receives, one after the other, and replies with the progress of each, then its end."""
     take(connection.recv())
     with contextlib.suppress(KeyboardInterrupt, Interrupted):  # the process that stopped it knows
         while True:
@@ -108,5 +141,5 @@ def serve(connection: Connection) -> None:
             reporter = Reporter(lambda share: reply(connection, share))
             warnings: list[str] = []
             diverged = perform(task, cell, folder, parent, alone, reporter, warnings.append)
-            gc.collect()  # models refer to themselves, and another one comes
+            gc.collect()  # frees the model, which refers to itself, before the next one
             reply(connection, Ended(int(diverged is None), diverged=diverged, warnings=tuple(warnings)))

@@ -13,7 +13,7 @@ import extrapolate as xt
 from extrapolate.progress import QUIET
 from extrapolate.runs.run import Run
 from extrapolate.studies import sweep as sweeping
-from extrapolate.studies.locks import turn
+from extrapolate.studies.state import turn
 
 Cli = Callable[..., Any]
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -3,8 +3,7 @@
 import pytest
 
 from extrapolate.studies import estimate as module
-from extrapolate.studies.estimate import estimate
-from extrapolate.studies.measure import Cost
+from extrapolate.studies.estimate import Cost, estimate
 
 AXES = """
 [axes]

@@ -7,8 +7,7 @@ import pytest
 
 from extrapolate.errors import UserError
 from extrapolate.studies.cells import cells_of
-from extrapolate.studies.study import Study, read_study
-from extrapolate.studies.toml_lines import places
+from extrapolate.studies.study import Study, places, read_study
 
 GOOD = """\
 # a study

@@ -128,7 +128,7 @@ def test_a_failed_cell_that_is_passed_over_says_why_it_failed(tmp_path: Path, mo
     tasks.tell = lambda name, reason: told.append((name, reason))
     train_all(tasks, failing="rope-lr0.01-s1")
     assert told == [("rope-lr0.01-s1", "the loss is nan")]
-    _finish(tasks, tmp_path, QUIET, report=False)
+    _finish(tasks, tmp_path, QUIET, with_report=False)
     assert state.read(tmp_path, "rope-lr0.01-s1") == CellState(failed="the loss is nan")
     assert state.read(tmp_path, "rope-lr0.01-s0") == CellState(passed_over=True)
 
@@ -155,7 +155,7 @@ def test_a_better_rate_that_is_added_leaves_out_what_continued_the_best_so_far(
     }  # fmt: skip
     said: list[str] = []
     monkeypatch.setattr(sweep.Run, "open", lambda path: path)
-    _finish(tasks, tmp_path, cast(Any, SimpleNamespace(say=said.append)), report=False)
+    _finish(tasks, tmp_path, cast(Any, SimpleNamespace(say=said.append)), with_report=False)
     assert said == [f"left out of the report, for another learning rate is taken now: {continued}"]
 
 
