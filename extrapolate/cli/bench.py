@@ -57,7 +57,7 @@ def _show_training(preset: str, seq_len: int | None, compile: bool, seconds: flo
     from extrapolate.terminal import ProgressBar, say
 
     config = bench_config(preset, seq_len)
-    found: list[tuple[Variant, Speed, Speed]] = []  # the last is that of the floor
+    found: list[tuple[Variant, Speed, Speed]] = []  # with the speed of the floor
     with ProgressBar("modes") as progress:
         chosen = groups(config, compile)
         for done, group in enumerate(chosen, 1):
@@ -79,7 +79,7 @@ def _show_training(preset: str, seq_len: int | None, compile: bool, seconds: flo
 
 
 def row_of(variant: "Variant", speed: "Speed", floor: "Speed", with_dropout: bool) -> dict[str, str]:
-    """A row of the table. A ratio is n/a if other programs took a part of the times."""
+    """A row of the table. A ratio is n/a if other programs took part of the time."""
     ratio = speed.times_as_fast_as(floor)
     return {
         "who": variant.who,
@@ -94,7 +94,7 @@ def row_of(variant: "Variant", speed: "Speed", floor: "Speed", with_dropout: boo
 
 
 def json_of_training(preset: str, variant: "Variant", speed: "Speed", floor: "Speed") -> dict[str, Any]:
-    """What `bench --json` prints of a variant."""
+    """A row of `bench --json`."""
     mode = [variant.precision, _mode(variant), "dropout" if variant.dropout else ""]
     ratio = speed.times_as_fast_as(floor)
     return {
@@ -153,7 +153,7 @@ def _beside(speed: "BesideRoPE | None") -> str:
 
 
 def json_of_encoding(preset: str, name: str, speed: "dict[str, BesideRoPE]") -> list[dict[str, Any]]:
-    """What `bench --encodings --json` prints of an encoding: no row for a length that it does not reach."""
+    """The rows of `bench --encodings --json` for an encoding, without lengths that it does not reach."""
     from extrapolate.benchmark import TRAINING
 
     return [

@@ -1,7 +1,7 @@
-"""`name:key=value,key=value` <-> an object, for encodings and extensions.
+"""Specs of encodings and extensions, `name:key=value,key=value`, and the objects that they stand for.
 
-A value may be a spec too, in parentheses: `random:base=(rope:theta=500),max=2048`.
-A class of the user's own is named by its file: `path/to/mine.py:MyEncoding:key=value`.
+A value can be a spec in parentheses: `random:base=(rope:theta=500),max=2048`.
+A user's own class is named by its file: `path/to/mine.py:MyEncoding:key=value`.
 """
 
 import difflib
@@ -18,13 +18,13 @@ from typing import Any, Generic, TypeVar
 from extrapolate.errors import UserError
 
 T = TypeVar("T")
-USER_MODULE = "extrapolate_user_"  # how the modules of users' files begin
+USER_MODULE = "extrapolate_user_"  # the prefix of the modules of users' files
 LONGEST_TEXT = 10_000  # characters of a spec
-DEEPEST = 20  # parentheses in one another
-LARGEST_WHOLE = 2**53  # up to here every whole number is a float64 too
+DEEPEST = 20  # nested parentheses
+LARGEST_WHOLE = 2**53  # up to here float64 has every whole number
 LARGEST_FLOAT = 3.4e38  # tensors are float32
-SHOWN = 120  # characters of what was given, in a message
-MOST_LISTED, FEW_LISTED = 60, 5  # names, in the message on a wrong one
+SHOWN = 120  # characters of a given value in a message
+MOST_LISTED, FEW_LISTED = 60, 5  # names in the message about a wrong one
 _WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*")
 _FILE_SPEC = re.compile(r"^(?P<file>[^:()=,]+\.py):(?P<name>[A-Za-z_]\w*)(?::(?P<arguments>.*))?$")
 
@@ -38,7 +38,7 @@ class Spec:
 
 
 def parse(text: str) -> Spec:
-    """Reads `name:key=value,...`. Raises UserError if the text has another form."""
+    """Parses `name:key=value,...`. Raises UserError if the text has another form."""
     check_text(text)
     text = text.strip()
     if match := _FILE_SPEC.match(text):
@@ -67,18 +67,18 @@ def check_text(text: str) -> None:
 
 
 def shown(value: Any) -> str:
-    """A given value for a message: at most SHOWN characters, with the middle left out."""
+    """A given value for a message, in at most SHOWN characters: the middle of a longer one is left out."""
     if not isinstance(value, str | int | float | bool | None):
         return f"a {type(value).__name__}"
     try:
         text = str(value)
-    except ValueError:  # Python writes no more than some thousand digits
+    except ValueError:  # Python refuses to write more than some thousand digits
         return "a number of thousands of digits"
     return text if len(text) <= SHOWN else f"{text[: SHOWN // 2]}…{text[-SHOWN // 2 + 1 :]}"
 
 
 def spell(name: str, arguments: Mapping[str, Any]) -> str:
-    """The text that `parse` reads back: a value that is a spec too gets parentheses."""
+    """The text that `parse` parses. Values that are specs get parentheses."""
     pairs = []
     for key, value in arguments.items():
         text = str(value)
@@ -87,7 +87,7 @@ def spell(name: str, arguments: Mapping[str, Any]) -> str:
 
 
 def unwrapped(value: str) -> str:
-    """`(rope:theta=5)` -> `rope:theta=5`; `(a)+(b)` stays, for its first parenthesis closes before its end."""
+    """`(rope:theta=5)` -> `rope:theta=5`. `(a)+(b)` is unchanged: its first parenthesis closes before its end."""
     if not (value.startswith("(") and value.endswith(")")):
         return value
     try:
@@ -121,7 +121,7 @@ def split_outside_parentheses(text: str, separator: str) -> list[str]:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`did you mean 'rope'?` if a known name is similar, else the whole list, or the nearest names of a long list."""
+    """`did you mean 'rope'?` if a known name is similar, else all known names, or the nearest ones if they are many."""
     known = sorted(known)
     if near := difflib.get_close_matches(word[:SHOWN], known, n=1):
         return f"did you mean '{near[0]}'?"
@@ -147,7 +147,7 @@ class Parameter:
         for kind in choices:
             try:
                 converted = _convert(value, kind)
-            except (ValueError, TypeError, OverflowError):  # a whole number may be too large for a float
+            except (ValueError, TypeError, OverflowError):  # OverflowError: a whole number too large for a float
                 continue
             most = {int: LARGEST_WHOLE, float: LARGEST_FLOAT}.get(kind)
             if most is not None and abs(converted) > most:
@@ -158,7 +158,7 @@ class Parameter:
         raise UserError(f"{owner}: {self.name}={shown(value)} is not {self.kind()}")
 
     def kind(self) -> str:
-        """What its values are, in words."""
+        """The type of its values, in words."""
         return " or ".join(map(_type_name, _choices(self.type)[0]))
 
 
@@ -169,11 +169,17 @@ def _type_name(kind: Any) -> str:
     return names[kind] if kind in names else str(getattr(kind, "__name__", kind))
 
 
+def kinds_of(annotation: Any) -> tuple[Any, ...]:
+    """The types of a union, or a single type. An annotation that is text gives texts."""
+    if isinstance(annotation, str):
+        return tuple(annotation.split(" | "))
+    union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
+    return typing.get_args(annotation) if union else (annotation,)
+
+
 def _choices(annotation: Any) -> tuple[list[Any], bool]:
-    if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
-        members = typing.get_args(annotation)
-        return [member for member in members if member is not type(None)], type(None) in members
-    return [annotation], False
+    kinds = kinds_of(annotation)
+    return [kind for kind in kinds if kind is not types.NoneType], types.NoneType in kinds
 
 
 def _convert(value: Any, kind: Any) -> Any:
@@ -191,17 +197,17 @@ def _convert(value: Any, kind: Any) -> Any:
     if (kind in (int, float) and isinstance(value, bool)) or (kind is int and isinstance(value, float)):
         raise ValueError(value)
     if kind is int and isinstance(value, str) and not _WHOLE.fullmatch(value):
-        raise ValueError(value)  # Python reads 1_000 too, and other alphabets' digits
+        raise ValueError(value)  # Python also accepts 1_000 and digits of other alphabets
     if kind is float and isinstance(value, str) and ("_" in value or not value.isascii()):
         raise ValueError(value)
     converted = kind(value)
     if isinstance(converted, float) and not math.isfinite(converted):
         raise ValueError(value)
-    return converted + 0.0 if kind is float else converted  # no -0.0: it would be another name for 0
+    return converted + 0.0 if kind is float else converted  # no -0.0, which would be a second name for 0
 
 
 def parameters(cls: type) -> dict[str, Parameter]:
-    """The keyword-only arguments of a class: they are its configuration."""
+    """The keyword-only arguments of a class, which are its configuration."""
     signature = inspect.signature(cls, eval_str=True)
     return {
         name: Parameter(name, parameter.annotation, parameter.default)
@@ -240,7 +246,7 @@ def check_signature(cls: type, base: type, file: Path) -> None:
 
 
 def _example(parameter: inspect.Parameter) -> str:
-    """An example of how to write an argument, `theta: float = 1.0`, with as much as possible of what is there."""
+    """An example of how to write an argument, `theta: float = 1.0`, which keeps as much of it as possible."""
     kind, default = parameter.annotation, parameter.default
     if kind not in (int, float, bool, str):
         kind = type(default) if type(default) in (int, float, bool, str) else float
@@ -259,17 +265,17 @@ def convert_arguments(cls: type, arguments: Mapping[str, Any], owner: str) -> di
 
 
 class Registry(Generic[T]):
-    """Names to classes. A class is registered by a decorator at its definition: one concept, one file."""
+    """Classes by name. A decorator registers each where it is defined, so one file is enough for one concept."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self._classes: dict[str, type[T]] = {}
 
     def register(self, name: str) -> Callable[[type[T]], type[T]]:
-        """Class decorator: makes the class known under `name`.
+        """Returns a class decorator that registers a class under `name`.
 
-        A class of a user's file is not registered: it is found by its file, which may be read more than once. A class
-        that is defined again, as in a notebook, replaces the former.
+        Classes in users' files are not registered: they are found by their file, which may be loaded more than once. A
+        class that is defined again, as in a notebook, replaces the earlier one.
         """
 
         def decorate(cls: type[T]) -> type[T]:
@@ -294,5 +300,5 @@ class Registry(Generic[T]):
         return self._classes[name]
 
     def names(self) -> list[str]:
-        """Every registered name, sorted."""
+        """All registered names, sorted."""
         return sorted(self._classes)

@@ -1,4 +1,4 @@
-"""Checks of the arguments of public calls: Python itself lets anything through."""
+"""Checks of the arguments of public calls."""
 
 from collections.abc import Iterable
 from numbers import Integral, Real
@@ -17,7 +17,7 @@ FLAG: Kind = (bool, "true or false")
 
 
 def check(parameter: str, value: Any, kind: Kind) -> None:
-    """Raises UserError if what was given for a parameter is of another kind. True and False are no numbers."""
+    """Raises UserError if a parameter's value is of another kind. True and False are not numbers."""
     types, words = kind
     if not isinstance(value, types) or (isinstance(value, bool) and types is not bool):
         given = f"'{shown(value)}'" if isinstance(value, str) else shown(value)
@@ -25,7 +25,7 @@ def check(parameter: str, value: Any, kind: Kind) -> None:
 
 
 def path(parameter: str, given: Any) -> Path:
-    """A path that was given as text or as one. Raises UserError if it is neither."""
+    """A path. Raises UserError if it is neither a text nor a path."""
     check(parameter, given, PATH)
     return Path(given)
 

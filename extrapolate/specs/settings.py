@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from inspect import Parameter
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
+from types import NoneType
+from typing import Annotated, Any, Literal, TypeVar, cast, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from extrapolate.errors import UserError
-from extrapolate.specs import LARGEST_WHOLE, shown
+from extrapolate.specs import LARGEST_WHOLE, kinds_of, shown
 from extrapolate.specs.arguments import FLAG, NUMBER, TEXT, WHOLE, Kind, check, several
 
 Count = Annotated[int, Field(gt=0, le=LARGEST_WHOLE)]
@@ -23,21 +23,20 @@ _KINDS: dict[Any, Kind] = {str: TEXT, float: NUMBER, int: WHOLE, bool: FLAG}
 
 
 class Section(BaseModel):
-    """Frozen settings, validated. Unknown names and numbers that are not finite are refused."""
+    """Frozen, validated settings. Unknown names and numbers that are not finite raise an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 @dataclass(frozen=True)
 class Flag:
-    """Put into the `Annotated` type of a setting, or of a public call's parameter, makes it a flag of the command.
+    """In the `Annotated` type of a setting or a public call's parameter, makes it a flag of the command.
 
-    help: one line, which names other parameters in backticks; `{probes}` stands for the registered names, see
-    `cli.registered`. panel: its group in the help. name: the flag, if it is not named after the parameter. usual: the
-    default in words, if it depends on something else. off: the flag has an opposite, `--no-` before its name. auto:
-    "auto" is accepted too, and leaves the choice to the machine. envvar: the environment variable that sets it. least
-    and most: the bounds of a number. whole: of several texts, each is one value, and commas do not part them. none:
-    the text `off` stands for no value at all.
+    help: one line, with other parameters in backticks; `{probes}` stands for the registered names, see
+    `cli.registered`. panel: the group in the help. name: the flag, if it is not named after the parameter. usual: the
+    default in words, if it depends on something else. off: there is an opposite flag, `--no-NAME`. auto: "auto" is
+    accepted too, and leaves the choice to the machine. envvar: the environment variable that sets it. least, most: the
+    bounds of a number. whole: commas do not separate values; the flag is repeated. none: `off` stands for no values.
     """
 
     help: str
@@ -55,7 +54,7 @@ class Flag:
 
 @dataclass(frozen=True)
 class Flagged:
-    """A parameter of a public call that is a flag of its command. `type` is text if importing it takes long."""
+    """A parameter of a public call that is a flag of its command. `type` is text if it is slow to import."""
 
     name: str
     type: Any
@@ -63,11 +62,11 @@ class Flagged:
     flag: Flag
 
     def kinds(self) -> list[Any]:
-        """The types that it may have, but for None."""
+        """The types of its values, without None."""
         return [one for one in kinds_of(self.type) if one not in (NoneType, "None")]
 
     def checked(self, value: Any) -> Any:
-        """A value that was given from Python or in a study's file. Raises UserError if the setting cannot have it."""
+        """Checks a value from Python or a study's file, and returns it. Raises UserError if it is not valid."""
         kind, name = self.kinds()[0], self.name
         if get_origin(kind) is tuple:
             return several(name, value, _KINDS[get_args(kind)[0]])
@@ -85,17 +84,10 @@ class Flagged:
         return value
 
 
-def kinds_of(annotation: Any) -> tuple[Any, ...]:
-    """The types of a union, or the one type that it is; a type that is given as text, as text."""
-    if isinstance(annotation, str):
-        return tuple(annotation.split(" | "))
-    return get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
-
-
 def flagged_fields(section: type) -> list[Flagged]:
-    """The fields of a section, or a dataclass, that have a flag, as parameters.
+    """The fields of a section or a dataclass that have a flag, as parameters.
 
-    In a section, None or "auto" leaves the value to others: to a preset, or the machine.
+    In a section, None leaves the value to a preset, and "auto" to the machine.
     """
     if dataclasses.is_dataclass(section):
         declared = ((field.name, field.type, field.default) for field in dataclasses.fields(section))
@@ -109,17 +101,17 @@ def flagged_fields(section: type) -> list[Flagged]:
 
 
 def _declared(name: str, annotation: Any, default: Any) -> Flagged | Any:
-    """A parameter as it is declared, or its type if it has no flag."""
+    """A declared parameter, or its type if it has no flag."""
     kind, *metadata = get_args(annotation) if get_origin(annotation) is Annotated else [annotation]
-    kind = getattr(kind, "__forward_arg__", kind)  # `Annotated` wraps a type that is given as text
+    kind = getattr(kind, "__forward_arg__", kind)  # the text of a type that `Annotated` has wrapped
     flag = next((one for one in metadata if isinstance(one, Flag)), None)
     return kind if flag is None else Flagged(name, kind, default, flag)
 
 
 def settings_of(section: type[S], given: Mapping[str, Any]) -> S:
-    """A dataclass of settings from what was given; None stands for the default.
+    """A dataclass of settings with the given values; None stands for the default.
 
-    Raises UserError if a value is of another type, or below its bound.
+    Raises UserError if a value has the wrong type or is below its bound.
     """
     known = flagged_fields(section)
     return section(**{one.name: one.checked(given[one.name]) for one in known if given.get(one.name) is not None})
@@ -131,9 +123,9 @@ def flags_of(call: Callable[..., Any]) -> list[Flagged]:
 
 
 def public(*sections: type) -> Callable[[F], F]:
-    """Makes a public call of a function: it has the flags of its parameters, and those of sections as `**settings`.
+    """Returns a decorator for a public call, with the flags of its parameters and, as `**settings`, of sections.
 
-    Its signature lists them all, the sections' first, so that `help` and notebooks show them.
+    The signature of the call lists all of them, those of sections first, so that `help` and notebooks show them.
     """
 
     def decorate(call: F) -> F:

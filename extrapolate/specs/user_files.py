@@ -1,4 +1,4 @@
-"""The user's own Python files: the only place that runs them, and the messages if they fail."""
+"""Runs the user's own Python files, which nothing else does, and makes the messages if they fail."""
 
 import contextlib
 import hashlib
@@ -34,7 +34,7 @@ def load_user_class(file: Path, name: str, base: type[T]) -> type[T]:
 
 
 def derives(file: Path, name: str, base: type) -> bool:
-    """Whether a Python file has a class of that name that derives from `base`. Raises UserError as above."""
+    """Whether the class `name` of a Python file derives from `base`. Raises UserError if the file does not import."""
     cls = _classes_of(file).get(name)
     return cls is not None and issubclass(cls, base)
 
@@ -69,18 +69,18 @@ def checking(check: Callable[[str, Path], None]) -> Iterator[None]:
         _check.reset(token)
 
 
-_codes: dict[str, types.CodeType] = {}  # of the files that were run, by the names of their modules
+_codes: dict[str, types.CodeType] = {}  # of the files that have run, by module name
 
 
 def is_users(thing: object) -> bool:
-    """Whether something is of a class in a user's file."""
+    """Whether an object's class is in a user's file."""
     return type(thing).__module__ in _codes
 
 
 def with_fresh_classes(root: T) -> T:
-    """Gives the parts of a torch module that are of a user's classes those of the same file run anew; returns it.
+    """Replaces the user's classes in a torch module by those of the same file, run again. Returns the module.
 
-    What the file's classes and its module keep from earlier calls is then gone.
+    This discards the state that the file's module and classes have from earlier calls.
     """
     anew: dict[str, dict[str, Any]] = {}
     for part in root.modules():  # type: ignore[attr-defined]  # torch is not imported here
@@ -100,7 +100,7 @@ def with_fresh_classes(root: T) -> T:
 
 
 def _names_of(file: Path) -> dict[str, Any]:
-    """What a Python file defines."""
+    """The names that a Python file defines, after running it."""
     if not file.is_file():
         raise UserError(f"{file}: no such file")
     content = file.read_bytes()
@@ -111,7 +111,7 @@ def _names_of(file: Path) -> dict[str, Any]:
     sys.modules[module.__name__] = module  # dataclasses look their module up
 
     def load() -> None:
-        # Not with an import, which would run a compiled file beside it, whatever its content.
+        # Not with an import, which could run another file: a compiled one beside it.
         code = _codes[module.__name__] = compile(content, str(file), "exec", dont_inherit=True)
         exec(code, vars(module))
 
@@ -125,9 +125,9 @@ def _names_of(file: Path) -> dict[str, Any]:
 
 
 def of_user(call: Callable[[], T], wrong: Callable[[BaseException], BaseException]) -> T:
-    """Calls a user's own code and returns its result. What it raises is replaced by `wrong` of it, except Ctrl-C.
+    """Calls a user's own code and returns its result. Raises `wrong(error)` for its errors, but not for Ctrl-C.
 
-    SystemExit is replaced too: it would end the program as if nothing were wrong.
+    This includes SystemExit, which would end the program as if nothing were wrong.
     """
     with told_apart():
         try:
@@ -154,7 +154,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def mistake_of_user(error: BaseException) -> UserError | None:
-    """The message for an error raised in a user's own file; None for other errors, and for those that need no more."""
+    """The message for an error raised in a user's own file, or None for other errors and those that are clear."""
     if isinstance(error, UserError | OSError | MemoryError | KeyboardInterrupt):
         return None
     own = [
