@@ -43,7 +43,7 @@ class Choice:
 
 
 def choose(group: Sequence[Cell], rates: Mapping[str, float], losses: Mapping[str, float | None]) -> Choice:
-    """Chooses. rates, losses: learning rates and validation losses by cell; a loss is None if the training failed."""
+    """Chooses the rate with the least mean loss. rates, losses: by cell; a loss is None if the training failed."""
     by_rate: dict[float, list[float | None]] = {}
     for cell in group:
         by_rate.setdefault(rates[cell.name], []).append(losses[cell.name])

@@ -30,9 +30,8 @@ from extrapolate.studies import local, rates, ray_engine, state
 from extrapolate.studies.cells import cells_of, encoding_slug
 from extrapolate.studies.estimate import Estimate, estimate, fastest_jobs
 from extrapolate.studies.questions import question_rows
-from extrapolate.studies.resolved import Resolved, resolve_cells
+from extrapolate.studies.resolved import Resolved, open_stores, resolve_cells
 from extrapolate.studies.status import STUDY
-from extrapolate.studies.stores import open_stores
 from extrapolate.studies.study import Study, read_study
 from extrapolate.studies.tasks import Task, Tasks, share_of
 from extrapolate.studies.worker import core_shares
@@ -166,7 +165,7 @@ def estimate_sweep(
     _, _, ready = _ready(study, out, scale, encodings, trust_code, progress, make=False)
     if any(cell.cell.beyond for cell in ready):
         progress.say(
-            "where the best learning rate is the lowest or the highest of these, more are tried: not in this estimate"
+            "if the best learning rate is the lowest or highest of these, more are tried: not in this estimate"
         )
         ready = [cell for cell in ready if not cell.cell.beyond]
     jobs = _jobs(ready, progress) if jobs is None else jobs
@@ -255,7 +254,7 @@ def _jobs(cells: Sequence[Resolved], progress: Progress) -> int:
         return most
     jobs, rates_of = fastest_jobs(cells)
     shown = ", ".join(f"{rate:,.1f} with {count}" for count, rate in rates_of.items())
-    progress.say(f"{jobs} jobs at once: the longest cell was measured, and of such an hour does {shown}")
+    progress.say(f"{jobs} jobs at once, as measured on the longest cell: cells per hour are {shown}")
     return jobs
 
 

@@ -111,19 +111,17 @@ class Tasks:
 
     def chosen(self, name: str) -> bool:
         """Whether a cell is evaluated: no other rate is better for it, or for the cell that it continues."""
-        choice, parent = self.choices.get(name), self.cells[name].cell.continues
-        if parent is not None and not self.chosen(parent):
-            return False
-        return name not in self._group or (choice is not None and self.cells[name].lr == choice.chosen)
+        root = self._root(name)
+        choice = self.choices.get(root)
+        return root not in self._group or (choice is not None and self.cells[root].lr == choice.chosen)
 
     def tried(self, name: str) -> bool:
         """Whether a cell's learning rate, or that of the cell that it continues, is tried."""
-        return (self.cells[name].cell.continues or name) not in self._untried
+        return self._root(name) not in self._untried
 
     def passed_over(self, name: str) -> bool:
         """Whether nothing more is done with a cell because another rate is better for it, or for what it continues."""
-        parent = self.cells[name].cell.continues
-        return (name in self.choices and not self.chosen(name)) or (parent is not None and self.passed_over(parent))
+        return self._root(name) in self.choices and not self.chosen(name)
 
     def without(self) -> dict[str, str]:
         """The cells that can never be done, each with the reason."""
@@ -139,29 +137,27 @@ class Tasks:
     def _every(self) -> Iterator[Task]:
         return (Task(kind, name) for kind in KINDS for name in self.cells)
 
-    def _due(self, task: Task) -> bool:
-        parent = self.cells[task.cell].cell.continues
-        if not self.tried(task.cell) or (parent is not None and not self._stands(parent)):
-            return False
-        return task.kind == "train" or self._stands(task.cell)
+    def _root(self, name: str) -> str:
+        """The cell that a cell continues, whose model has the learning rates to choose from, or the cell itself."""
+        return self.cells[name].cell.continues or name
 
-    def _stands(self, name: str) -> bool:
+    def _due(self, task: Task) -> bool:
+        begins = task.kind == "train" and self._root(task.cell) == task.cell
+        return self.tried(task.cell) and (begins or self._stands(self._root(task.cell)))
+
+    def _stands(self, root: str) -> bool:
         """Whether a cell has its model's learning rate, or the one that stands for it."""
-        if name in self.choices:
-            return self.chosen(name)
-        if name not in self._group:
-            parent = self.cells[name].cell.continues
-            return parent is None or self._stands(parent)
-        first = next(cell.name for cell in self._group[name] if self.tried(cell.name))
-        return self.cells[name].lr == self.cells[first].lr
+        if root in self.choices or root not in self._group:
+            return self.chosen(root)
+        first = next(cell.name for cell in self._group[root] if self.tried(cell.name))
+        return self.cells[root].lr == self.cells[first].lr
 
     def _can(self, task: Task) -> bool:
-        cell = self.cells[task.cell].cell
-        if task.kind == "evaluate":
-            return Task("train", cell.name) in self.done and self.chosen(cell.name)
-        if cell.continues is None:
-            return self.tried(cell.name)
-        return Task("train", cell.continues) in self.done and self.chosen(cell.continues)
+        root = self._root(task.cell)
+        if task.kind == "train" and root == task.cell:
+            return self.tried(root)
+        needed = root if task.kind == "train" else task.cell
+        return Task("train", needed) in self.done and self.chosen(root)
 
     def _choose(self, name: str) -> None:
         """Chooses a model's learning rate once all its trainings are settled, or tries one more."""
