@@ -10,7 +10,7 @@ from typing import Any, get_args, get_origin
 from extrapolate import api
 from extrapolate.api.rows import WhichRows
 from extrapolate.cli import registered
-from extrapolate.cli.command_of import flag_name, usual_of
+from extrapolate.cli.flags import flag_name, usual_of
 from extrapolate.evaluation.settings import EvaluationSettings, OpenedRuns, RunsOnText, SharedSettings, TextSettings
 from extrapolate.inspection.settings import InspectionSettings
 from extrapolate.model.config import ModelConfig

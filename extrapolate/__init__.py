@@ -15,11 +15,11 @@ from extrapolate.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from extrapolate.api.check import check as check
-    from extrapolate.api.doctor import doctor as doctor
+    from extrapolate.api.check import doctor as doctor
     from extrapolate.api.evaluate import evaluate as evaluate
     from extrapolate.api.evaluate import evaluate_probes as evaluate_probes
-    from extrapolate.api.evaluate_tasks import evaluate_tasks as evaluate_tasks
-    from extrapolate.api.inspect import inspect as inspect
+    from extrapolate.api.evaluate import evaluate_tasks as evaluate_tasks
+    from extrapolate.api.evaluate import inspect as inspect
     from extrapolate.api.plot_encodings import plot_encodings as plot_encodings
     from extrapolate.api.rows import compare as compare
     from extrapolate.api.rows import merge as merge
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 
 _PUBLIC = {
     "Encoding": "encodings.base", "Extension": "extensions.base", "Terminal": "terminal", "UserError": "errors",
-    "attention": "api.run", "check": "api.check", "compare": "api.rows", "doctor": "api.doctor",
+    "attention": "api.run", "check": "api.check", "compare": "api.rows", "doctor": "api.check",
     "estimate_sweep": "studies.sweep", "evaluate": "api.evaluate", "evaluate_probes": "api.evaluate",
-    "evaluate_tasks": "api.evaluate_tasks", "export": "api.run", "foreign": "interop.foreign",
-    "generate": "api.run", "inspect": "api.inspect", "load": "api.run", "merge": "api.rows",
+    "evaluate_tasks": "api.evaluate", "export": "api.run", "foreign": "interop.foreign",
+    "generate": "api.run", "inspect": "api.evaluate", "load": "api.run", "merge": "api.rows",
     "plot_encodings": "api.plot_encodings", "report": "api.rows", "status": "studies.status",
     "sweep": "studies.sweep", "tokenize": "api.tokenize", "train": "api.train",
 }  # fmt: skip

@@ -1,5 +1,6 @@
-"""xt.check"""
+"""xt.check and xt.doctor"""
 
+from dataclasses import asdict
 from pathlib import Path
 
 import pandas as pd
@@ -9,6 +10,7 @@ from extrapolate.api.own_class import EncodingClass, as_spec
 from extrapolate.contract import parts
 from extrapolate.errors import UserError
 from extrapolate.extensions.base import Extension, extensions
+from extrapolate.machine.examination import examine
 from extrapolate.specs import user_files
 
 LEAST, MOST = 4, 4096  # tokens: windows of 16 L are computed
@@ -39,3 +41,16 @@ def check(encoding: str | EncodingClass, *, seq_len: int = 64) -> pd.DataFrame:
         else:
             found = list(parts.of_encoding(spec.name, spec.arguments, seq_len))
     return pd.DataFrame([vars(part) for part in found]).rename(columns={"name": "part"})
+
+
+def doctor(folder: str | Path = ".") -> pd.DataFrame:
+    """Examines this machine in about ten seconds: what it has, what is slow about it, and what to do.
+
+    Returns a row per part: `part`; `status`, which is `ok`, `slow`, `low` or `missing`; `value` and its `unit`, if it
+    is a number; `found`, a text; and `advice`, if there is something to do. The parts are torch; the cores, and the
+    share of their time that this process gets; threads; memory; the disk of `folder` (default: the current one); the
+    GPU; whether torch.compile works; and each extra.
+
+    Raises OSError if the folder does not exist.
+    """
+    return pd.DataFrame([asdict(one) for one in examine(Path(folder))])

@@ -1,21 +1,34 @@
-"""xt.evaluate and xt.evaluate_probes"""
+"""xt.evaluate, xt.evaluate_probes, xt.evaluate_tasks and xt.inspect"""
 
+import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Unpack
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
-from extrapolate.api.settings import ProbeArguments, TextArguments
-from extrapolate.evaluation.settings import EvaluationSettings, RunsOnText, SharedSettings, TextSettings
-from extrapolate.progress import QUIET, Progress
+from extrapolate.api.settings import InspectionArguments, OpeningArguments, ProbeArguments, TextArguments
+from extrapolate.errors import UserError
+from extrapolate.evaluation.settings import EvaluationSettings, OpenedRuns, RunsOnText, SharedSettings, TextSettings
+from extrapolate.inspection.settings import InspectionSettings
+from extrapolate.names import INSPECTIONS_TABLE, PRECISIONS, TASKS_TABLE
+from extrapolate.progress import QUIET, Advance, Progress
 from extrapolate.runs.trust import decided
-from extrapolate.specs.arguments import WHOLE, check, several
-from extrapolate.specs.settings import public
+from extrapolate.specs import did_you_mean
+from extrapolate.specs.arguments import NUMBER, TEXT, WHOLE, check, path, several
+from extrapolate.specs.settings import Flag, public, settings_of
 
 if TYPE_CHECKING:  # importing these takes seconds, and the command line reads the signatures
     import pandas as pd
 
     from extrapolate.api.evaluating import Evaluated
-    from extrapolate.api.in_turn import Runs
+    from extrapolate.api.in_turn import Job, Runs
     from extrapolate.data.probes.base import Probe
+    from extrapolate.data.store import Store
+    from extrapolate.interop.foreign import ForeignRun
+    from extrapolate.runs.run import Run
+
+_WHAT = "What to ask"
 
 
 @public(TextSettings, RunsOnText)
@@ -88,3 +101,148 @@ def evaluate_all(runs: "Runs", *, progress: Progress = QUIET, **settings: object
     from extrapolate.api.evaluating import evaluate_given
 
     return evaluate_given(runs, settings, progress)
+
+
+@public(OpenedRuns)
+@decided
+def evaluate_tasks(
+    runs: "Runs",
+    tasks: str | Sequence[str],
+    *,
+    extend: Annotated[
+        str | Sequence[str],
+        Flag("an extension: pi, yarn:factor=8 + log-n; all; without-own; repeatable", _WHAT, whole=True),
+    ] = (),
+    length: Annotated[
+        int | None,
+        Flag("the most tokens that are read at once; longer texts lose their first", _WHAT, usual="as in training"),
+    ] = None,
+    shots: Annotated[int | None, Flag("examples before each question", _WHAT, usual="as the task says, or 0")] = None,
+    limit: Annotated[
+        float | None, Flag("the number of questions of each task; below 1, their share", _WHAT, usual="all")
+    ] = None,
+    include_path: Annotated[str | Path | None, Flag("a folder with your own tasks; their Python runs", _WHAT)] = None,
+    data_dir: Annotated[
+        str | Path | None, Flag("copies of data sets, each in a folder of its name on the Hub", _WHAT)
+    ] = None,
+    precision: Annotated[str, Flag(", ".join(PRECISIONS), "Machine")] = "fp32",
+    progress: Progress = QUIET,
+    **opening: Unpack[OpeningArguments],
+) -> "pd.DataFrame":
+    """Evaluates runs on tasks of lm-eval and returns a row per run, extension, task and metric.
+
+    Each run also keeps its rows, in eval_tasks.parquet: docs/results.md describes the columns, docs/benchmarks.md the
+    method.
+
+    runs, extend, device, seq_len, trust_code: as for `evaluate`; the run as trained is always included. tasks: names of
+    tasks or groups, such as `hellaswag` or `mmlu`, or patterns such as `mmlu_*`. length: the most tokens that a model
+    reads at once, and the length that extensions are set for (default: the length of the training windows); longer
+    texts lose their first tokens. shots: solved examples before each question (default: as the task says, or none).
+    limit: the number of questions of each task, or their share if below 1 (default: all). include_path: a folder with
+    your own tasks. data_dir: a folder with copies of data sets, each under its name on the Hub. precision: `fp32`,
+    `bf16` or `int8`.
+
+    Raises UserError if lm-eval, a task, its data or a run is missing, or a run cannot be evaluated at this length;
+    RunsFailed at the end if some of several runs failed.
+    """
+    from extrapolate.interop import benchmarks
+
+    benchmarks.check_installed()
+    from extrapolate import results
+    from extrapolate.api.in_turn import InTurn, table
+    from extrapolate.evaluation.plans import extensions_to_evaluate, plan_for_texts
+    from extrapolate.interop.benchmarks import Tasks
+    from extrapolate.interop.lm_eval import RunLM  # lm-eval is optional
+
+    check("precision", precision, TEXT)
+    for parameter, value, kind in (("length", length, WHOLE), ("shots", shots, WHOLE), ("limit", limit, NUMBER)):
+        if value is not None:
+            check(parameter, value, kind)
+    if precision not in PRECISIONS:
+        raise UserError(f"unknown `precision='{precision}'`; {did_you_mean(precision, PRECISIONS)}")
+    if shots is not None and shots < 0:
+        raise UserError(f"`shots` must be 0 or more, not {shots}")
+    if limit is not None and not 0 < limit < math.inf:
+        raise UserError(f"`limit` must be above 0, not {limit:g}")
+    extensions, names = several("extend", extend, TEXT), several("tasks", tasks, TEXT)
+    given = {"include_path": include_path, "data_dir": data_dir}
+    folders = [None if folder is None else path(name, folder) for name, folder in given.items()]
+
+    def check_run(run: "Run | ForeignRun") -> None:
+        results.check_grows(run.path / TASKS_TABLE, results.TASKS)
+        run.checkpoints("last")
+        run.build_model()
+
+    # Raises what is wrong with the arguments before lm-eval and its data are read, which takes long.
+    turns = InTurn(runs, opening.get("seq_len"), progress)
+    jobs = turns.jobs(extensions, check_run)
+    for job in jobs:
+        at = job.run.config.trained_length if length is None else length
+        model = job.run.build_model()
+        for applied in extensions_to_evaluate(job.run, model, job.extensions).values():
+            plan_for_texts(job.run, model, applied, at)
+    progress.say("reading the tasks")
+    loaded = Tasks.load(names, *folders)
+    rows: list[dict[str, Any]] = []
+
+    def work(job: "Job[None]", advance: Advance) -> None:
+        for text, applied in extensions_to_evaluate(job.run, job.run.build_model(), job.extensions).items():
+            lm = RunLM(
+                job.run, length=length, extend=applied, precision=precision,
+                device=opening.get("device") or "auto", advance=partial(advance, f"{job.run.name} {text}"),
+            )  # fmt: skip
+            part = list(benchmarks.rows(lm, text, loaded.questions(lm, shots, limit)))
+            results.merge(job.run.path / TASKS_TABLE, part, results.TASKS)
+            rows.extend(row | {"run": job.name} for row in part)
+
+    turns.work(jobs, work, [], "what was asked before this extension is kept")
+    asked = table(rows, turns.left_out, progress)
+    turns.tell(asked)
+    return asked
+
+
+@public(InspectionSettings, RunsOnText)
+@decided
+def inspect(runs: "Runs", *, progress: Progress = QUIET, **settings: Unpack[InspectionArguments]) -> "pd.DataFrame":
+    """Measures how trained models use position and returns a row per quantity, layer, head and place.
+
+    Each run also keeps its rows, in inspections.parquet: docs/results.md describes the columns, and docs/inspection.md
+    every measurement. All numbers are of the last L/2 inputs of some windows of held-out text, which are the same
+    inputs at every factor.
+
+    runs: as for `evaluate`. measures: names of measurements, such as `attention` (default: all). factors: lengths N as
+    multiples of L. extend: extensions; the run as trained is always included. windows: the maximum number of windows
+    (default: 16, or fewer if the longest have more than 2,048 tokens, but at least 4). split: `test` or `validation`.
+    Other arguments are those of `evaluate`.
+
+    Raises UserError before starting if a setting is invalid, or under torchrun, which cannot share this work. If some
+    of several runs fail, the others are inspected, and RunsFailed is raised at the end, with their rows in `evaluated`.
+    """
+    from extrapolate import results
+    from extrapolate.api.in_turn import InTurn, table
+    from extrapolate.api.training import opened_store
+    from extrapolate.inspection import inspection
+    from extrapolate.machine.devices import device_of
+    from extrapolate.machine.distributed import world_size
+
+    if world_size() > 1:
+        raise UserError("runs are inspected by one process: start it without torchrun")
+    asked = settings_of(InspectionSettings, settings)
+    store, device = opened_store(settings.get("data")), device_of(settings.get("device") or "auto")
+    turns = InTurn(runs, settings.get("seq_len"), progress)
+    rows: list[dict[str, Any]] = []
+
+    def work(job: "Job[Store]", advance: Advance) -> None:
+        own = replace(asked, extend=job.extensions)
+        for part in inspection.inspect(job.run, job.given, own, device=device, progress=advance):
+            results.merge(job.run.path / INSPECTIONS_TABLE, part, results.INSPECTIONS)
+            rows.extend(row | {"run": job.name} for row in part)
+
+    jobs = turns.jobs_on_text(asked, store, lambda run, text: inspection.check_run(run, text, asked))
+    for job in jobs:
+        inspection.check(job.run, job.given, replace(asked, extend=job.extensions))
+    inputs = [inspection.expected_inputs(job.run, job.given, replace(asked, extend=job.extensions)) for job in jobs]
+    turns.work(jobs, work, inputs, "the lengths before this one are kept")
+    inspected = table(rows, turns.left_out, progress)
+    turns.tell(inspected)
+    return inspected

@@ -3,24 +3,21 @@
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from extrapolate import results
-from extrapolate.api.in_turn import InTurn, Job, Runs, say_other_text, store_of
+from extrapolate.api.in_turn import InTurn, Job, Runs
 from extrapolate.api.training import opened_store
 from extrapolate.data.store import Store
 from extrapolate.evaluation import lengths
 from extrapolate.evaluation import probes as probing
 from extrapolate.evaluation.settings import EvaluationSettings, RunsOnText
-from extrapolate.interop.foreign import ForeignRun
 from extrapolate.machine.devices import device_of
 from extrapolate.machine.distributed import check_devices, joined
 from extrapolate.machine.memory import keep_freed_memory
 from extrapolate.names import DOCUMENTS_TABLE, PROBES_TABLE, TARGETS_TABLE, TEXT_TABLE
 from extrapolate.progress import QUIET, Advance, Progress
-from extrapolate.runs.run import Run
 from extrapolate.specs.settings import flagged_fields
 
 
@@ -67,12 +64,6 @@ def evaluate_with(
         turns = InTurn(runs, seq_len, progress, ranks)
         evaluated = Evaluated([], [], [], settings.protocols)
 
-        def text_of(run: Run | ForeignRun) -> Store:
-            own_text = partial(store_of, run, settings.factors, progress)
-            text = ranks.in_turn(own_text) if store is None else store
-            lengths.check_run(run, text, settings)
-            return text
-
         def own(job: Job[Store]) -> EvaluationSettings:
             return replace(settings, extend=job.extensions)
 
@@ -96,8 +87,7 @@ def evaluate_with(
                     results.merge(path / PROBES_TABLE, rows, results.PROBES)
                 evaluated.probe_rows.extend(row | named for row in rows)
 
-        jobs = turns.jobs(settings.extend, text_of)
-        say_other_text(((job.run, job.given) for job in jobs), progress)
+        jobs = turns.jobs_on_text(settings, store, lambda run, text: lengths.check_run(run, text, settings))
         evaluated.left_out.extend(turns.left_out)
         for job in jobs:
             for part in (lengths, probing):

@@ -1,4 +1,4 @@
-"""The runs that a call was given, one after another: opened, checked, locked, worked on. Some may fail."""
+"""Opens, checks and locks the runs of a call, and works on one after another. Some may fail."""
 
 import contextlib
 import warnings
@@ -18,6 +18,7 @@ from extrapolate.errors import UserError, reason_of
 from extrapolate.evaluation.keeping import keeping_rows
 from extrapolate.evaluation.plans import left_out, lines_on
 from extrapolate.evaluation.protocols.base import lengths_of
+from extrapolate.evaluation.settings import Lengths
 from extrapolate.folders import listed, unique_names
 from extrapolate.interop import foreign
 from extrapolate.interop.foreign import ForeignRun
@@ -95,6 +96,33 @@ class InTurn:
             Job(run, given, tuple(text for text in extensions if text not in mine), names[run.path.resolve()])
             for (run, given), mine in zip(ready, reasons, strict=True)
         ]
+
+    def jobs_on_text(
+        self, settings: Lengths, store: Store | None, check: Callable[[Run | ForeignRun, Store], None]
+    ) -> list[Job[Store]]:
+        """As `jobs`, with the text of each run: `store`, or its own. check: raises if something is wrong with them.
+
+        Says which runs are evaluated on text that they were not trained on.
+        """
+
+        def text_of(run: Run | ForeignRun) -> Store:
+            own = partial(_store_of, run, settings.factors, self.progress)
+            text = self.ranks.in_turn(own) if store is None else store
+            check(run, text)
+            return text
+
+        jobs = self.jobs(settings.extend, text_of)
+        others = [
+            job
+            for job in jobs
+            if isinstance(job.run.config, TrainedConfig) and job.given.corpus_hash != job.run.config.data.corpus_hash
+        ]
+        if others:
+            self.progress.say(
+                f"{others[0].given.path} is not the text that {listed([job.run.path for job in others])} learned from: "
+                "nothing checks that none of its held-out documents is in both"
+            )
+        return jobs
 
     def work(
         self, jobs: Sequence[Job[T]], work: Callable[[Job[T], Advance], None], inputs: Sequence[float], what_stays: str
@@ -201,7 +229,7 @@ def _finished(paths: list[Path], progress: Progress) -> tuple[list[Run], dict[Pa
     return [run for run in found if run not in left_out], damaged
 
 
-def store_of(run: Run | ForeignRun, factors: Sequence[float], progress: Progress) -> Store:
+def _store_of(run: Run | ForeignRun, factors: Sequence[float], progress: Progress) -> Store:
     """The store that a run was trained on; for an imported run data/<its name>, which is made on first use.
 
     Raises UserError if that store holds other text now.
@@ -225,17 +253,3 @@ def store_of(run: Run | ForeignRun, factors: Sequence[float], progress: Progress
     least = max(StoreSettings.min_heldout_tokens, max(lengths_of(factors, run.config.seq_len)) + 1)
     tokenizer = str(run.path / "tokenizer.json")
     return store_with(StoreSettings(tokenizer=tokenizer, min_heldout_tokens=least), default, progress)
-
-
-def say_other_text(evaluated: Iterable[tuple[Run | ForeignRun, Store]], progress: Progress) -> None:
-    """Says which runs are evaluated on text that they were not trained on."""
-    others = [
-        (run.path, store.path)
-        for run, store in evaluated
-        if isinstance(run.config, TrainedConfig) and store.corpus_hash != run.config.data.corpus_hash
-    ]
-    if others:
-        progress.say(
-            f"{others[0][1]} is not the text that {listed([run for run, _ in others])} learned from: nothing checks "
-            "that none of its held-out documents is in both"
-        )

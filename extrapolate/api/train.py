@@ -59,10 +59,7 @@ def train(
             "From settings or a run",
         ),
     ] = None,
-    fsdp: Annotated[
-        bool,
-        Flag("with torchrun: shard the model over the processes", "Machine"),
-    ] = False,
+    fsdp: Annotated[bool, Flag("with torchrun: shard the model over the processes", "Machine")] = False,
     trust_code: Annotated[
         bool,
         Flag("run Python files that came with a run or `config`; read them first", "From settings or a run"),

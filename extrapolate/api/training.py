@@ -81,10 +81,7 @@ def train_with(
             progress.say(
                 f"the budget of {resolved.training.tokens:,} tokens repeats the {train_tokens:,} training tokens"
             )
-        with (
-            progress.display("tokens") as display,
-            trackers.tracked(folder, tracking, progress.say) as track,
-        ):
+        with progress.display("tokens") as display, trackers.tracked(folder, tracking, progress.say) as track:
             shown = Shown(resolved, folder.name, display.update)
 
             def report(row: dict[str, Any]) -> None:

@@ -37,8 +37,8 @@ def bench(
 ) -> None:
     """Measure speed and memory.
 
-    How fast is training here, and what does each encoding cost? Training speed stands beside that of the bare matrix
-    products. Every number of a table is from one run: close other programs first.
+    It shows how fast training is, compared with the bare matrix products, and with --encodings what each encoding
+    costs. Each number comes from a single run: close other programs first.
     """
     if pe and not encodings:
         raise UserError("--pe says nothing about training; give it with --encodings, or leave it out")

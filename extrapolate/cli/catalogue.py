@@ -34,9 +34,9 @@ def encodings(
     """List the encodings by family, or show or draw some."""
     from extrapolate.catalogue.entries import encoding_entries, encoding_entry
 
-    if plot is not None and as_json:
-        raise UserError("give one of --plot and --json")
     if plot is not None:
+        if as_json:
+            raise UserError("give one of --plot and --json")
         from extrapolate.api.plot_encodings import plot_encodings
         from extrapolate.terminal import say
 
@@ -91,7 +91,7 @@ def columns(
 
 
 def _print(entries: "list[Entry]", as_json: bool, listed: tuple[str, str], applies: str | None) -> None:
-    """Prints entries as JSON or a list, or, with the words for where each applies, one after the other in full."""
+    """Prints entries as JSON or as a list; or in full if `applies` is given, the words before what each applies to."""
     from extrapolate.catalogue.entries import paragraphs
     from extrapolate.cli.render import Column, Kind, print_columns, print_json, print_text
 

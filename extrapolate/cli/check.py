@@ -44,7 +44,7 @@ def doctor(as_json: AsJson = False) -> None:
     It looks at cores, memory, disk, GPU, torch.compile and extras, in about ten seconds, and says what to do.
     The exit code is 0 even if something is missing.
     """
-    from extrapolate.api.doctor import doctor as examined
+    from extrapolate.api.check import doctor as examined
     from extrapolate.cli.render import Column, Kind, print_columns, print_json, records
 
     rows = [row | {"advice": row["advice"] and in_flags(row["advice"])} for row in records(examined())]

@@ -36,24 +36,21 @@ def what_ended(error: BaseException) -> BaseException:
 
 def end(error: BaseException) -> NoReturn:
     """Prints what happened and exits."""
-    said, code = _said(error)
+    if isinstance(error, BrokenPipeError):
+        said, code = "", BROKEN_PIPE  # like a program that SIGPIPE ends
+    elif (show := getattr(error, "show", None)) is not None:  # Typer's own, for a wrong form of the arguments
+        written = io.StringIO()
+        show(file=written)
+        said = "\n".join(map(shown, written.getvalue().splitlines()))
+        code = getattr(error, "exit_code", BAD_INPUT)
+    else:
+        text, code = what_to_say(error)
+        said = f"Error: {message(text)}"
     if said and tells_the_end():
         with contextlib.suppress(OSError):
             print(said, file=sys.stderr)
     _discard_rest()
     sys.exit(code)
-
-
-def _said(error: BaseException) -> tuple[str, int]:
-    """The text for stderr, and the exit code."""
-    if isinstance(error, BrokenPipeError):
-        return "", BROKEN_PIPE  # like a program that SIGPIPE ends
-    if (show := getattr(error, "show", None)) is not None:  # Typer's own, for a wrong form of the arguments
-        written = io.StringIO()
-        show(file=written)
-        return "\n".join(map(shown, written.getvalue().splitlines())), getattr(error, "exit_code", BAD_INPUT)
-    text, code = what_to_say(error)
-    return f"Error: {message(text)}", code
 
 
 def what_to_say(error: BaseException) -> tuple[str, int]:

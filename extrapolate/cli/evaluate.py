@@ -7,11 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from extrapolate.api.evaluate import evaluate_all
-from extrapolate.api.evaluate_tasks import evaluate_tasks
-from extrapolate.api.inspect import inspect as call
-from extrapolate.cli.command_of import command_of, listed
-from extrapolate.cli.flags import AsJson, CommandLine
+from extrapolate.api import evaluate as calls
+from extrapolate.cli.flags import AsJson, CommandLine, command_of, listed
 from extrapolate.terminal import say
 
 if TYPE_CHECKING:
@@ -23,21 +20,21 @@ RunPaths = Annotated[list[Path], typer.Argument(help="runs, folders of them, hf:
 FEW = 4  # runs that are named one by one
 
 
-@command_of(evaluate_all, panels=("What to evaluate", "Text", "Runs", "Machine"))
+@command_of(calls.evaluate_all, panels=("What to evaluate", "Text", "Runs", "Machine"))
 def eval_lengths(runs: RunPaths, as_json: AsJson = False, **given: Any) -> None:
     """Evaluate runs at several lengths.
 
-    Runs are evaluated plain and with extensions, each with those that apply to it. The rows are added to each run's
+    Each run is evaluated as trained and with the extensions that apply to it. The rows are added to each run's
     evals.parquet. A run that fails does not stop the others: the command says why, and ends with exit code 1.
 
-    hf:NAME_OR_FOLDER is a checkpoint of Hugging Face, of a kind that docs/checkpoints.md names: it becomes the run
+    hf:NAME_OR_FOLDER is a Hugging Face checkpoint of a kind that docs/checkpoints.md lists: it becomes the run
     ckpt/hf-NAME.
-    my_model.py:load is a function of your file that returns a model of another library: see docs/checkpoints.md.
+    my_model.py:load is a function in your file that returns a model of another library: see docs/checkpoints.md.
     """
     from extrapolate.api.in_turn import RunsFailed
 
     try:
-        found = evaluate_all(runs, **given, progress=CommandLine())
+        found = calls.evaluate_all(runs, **given, progress=CommandLine())
     except RunsFailed as failure:
         _show_evaluated(failure.evaluated, as_json)
         raise
@@ -52,7 +49,7 @@ def _named(runs: list[Path]) -> str:
 
 
 def _show_evaluated(found: "Evaluated", as_json: bool) -> None:
-    """Prints the rows, or a table for each protocol and for the probes."""
+    """Prints the rows as JSON, or a table for each protocol and for the probes."""
     from extrapolate.cli.render import print_json, print_line, print_table
     from extrapolate.evaluation.protocols.base import known_by
     from extrapolate.reports import tables
@@ -76,7 +73,7 @@ def _show_evaluated(found: "Evaluated", as_json: bool) -> None:
         print_table(table, title)
 
 
-@command_of(evaluate_tasks, panels=("What to ask", "Runs", "Machine"))
+@command_of(calls.evaluate_tasks, panels=("What to ask", "Runs", "Machine"))
 def eval_tasks(
     runs: RunPaths,
     tasks: Annotated[
@@ -87,14 +84,13 @@ def eval_tasks(
 ) -> None:
     """Ask trained models the benchmarks of lm-eval.
 
-    It needs the package lm-eval. The rows are kept in each run's eval_tasks.parquet, and a report on the runs shows
-    them.
+    It needs the package lm-eval. The rows are kept in each run's eval_tasks.parquet, and reports show them.
     """
-    os.environ.setdefault("TQDM_DISABLE", "1")  # tqdm reads it once, when lm-eval, whose bars disturb ours, imports it
+    os.environ.setdefault("TQDM_DISABLE", "1")  # before lm-eval imports tqdm, whose bars disturb ours
     from extrapolate.cli.render import print_json, print_table, records
     from extrapolate.reports import tasks as tables
 
-    found = evaluate_tasks(runs, listed(",".join(tasks)), **given, progress=CommandLine())
+    found = calls.evaluate_tasks(runs, listed(",".join(tasks)), **given, progress=CommandLine())
     if as_json:
         print_json(records(found))
         return
@@ -102,7 +98,7 @@ def eval_tasks(
         print_table(table, title)
 
 
-@command_of(call, panels=("What to inspect", "What to evaluate", "Text", "Runs", "Machine"))
+@command_of(calls.inspect, panels=("What to inspect", "What to evaluate", "Text", "Runs", "Machine"))
 def inspect(runs: RunPaths, as_json: AsJson = False, **given: Any) -> None:
     """Measure how trained models use position.
 
@@ -113,7 +109,7 @@ def inspect(runs: RunPaths, as_json: AsJson = False, **given: Any) -> None:
     from extrapolate.api.in_turn import RunsFailed
 
     try:
-        found = call(runs, **given, progress=CommandLine())
+        found = calls.inspect(runs, **given, progress=CommandLine())
     except RunsFailed as failure:
         _show_inspected(failure.evaluated, as_json)
         raise
@@ -121,7 +117,7 @@ def inspect(runs: RunPaths, as_json: AsJson = False, **given: Any) -> None:
 
 
 def _show_inspected(found: "pd.DataFrame", as_json: bool) -> None:
-    """Prints the rows, or the tables of each model."""
+    """Prints the rows as JSON, or the tables of each model."""
     from extrapolate.cli.render import print_json, print_table, print_text, records
     from extrapolate.reports import inspection
 

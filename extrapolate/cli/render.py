@@ -93,7 +93,10 @@ def print_table(table: "pd.DataFrame", title: str, names: int | None = None) -> 
     gets a column that draws them.
     """
     texts = [[str(value) for value in table[column]] for column in table.columns]
-    numbers = [_are_numbers(str(header), cells) for header, cells in zip(table.columns, texts, strict=True)]
+    numbers = [
+        any(character.isdigit() for character in str(header)) or any(map(_NUMBER.match, cells))
+        for header, cells in zip(table.columns, texts, strict=True)
+    ]
     if names is None:
         names = next((at for at in range(1, len(numbers)) if numbers[at]), len(numbers))
     kinds = [Kind.NAME if at < names else Kind.NUMBER if many else Kind.TEXT for at, many in enumerate(numbers)]
@@ -168,10 +171,6 @@ def fold(text: str, width: int) -> str:
 
 def _pieces(text: str) -> list[str]:
     return _PIECES.findall(text) or [""]
-
-
-def _are_numbers(header: str, cells: Sequence[str]) -> bool:
-    return any(character.isdigit() for character in header) or any(map(_NUMBER.match, cells))
 
 
 def _around(columns: Sequence[Column]) -> int:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from extrapolate.api import rows as calls
-from extrapolate.cli.command_of import command_of
-from extrapolate.cli.flags import AsJson, CommandLine
+from extrapolate.cli.flags import AsJson, CommandLine, command_of
 from extrapolate.errors import UserError
 from extrapolate.terminal import say
 

@@ -18,10 +18,10 @@ _STUDY, _MACHINE, _CLUSTER = (
 def sweep(
     study: Annotated[Path, typer.Argument(help="a TOML file: the grid, and what to evaluate")],
     out: Annotated[Path | None, _STUDY(help="the study's folder  [default: sweeps/<the file's name>]")] = None,
-    scale: Annotated[str | None, _STUDY(help="as the file's section of this name changes it, such as tiny")] = None,
+    scale: Annotated[str | None, _STUDY(help="apply the file's section [scale.NAME], such as tiny")] = None,
     pe: Annotated[
         list[str] | None,
-        _STUDY(help="train this instead of the study's own encodings, as it trains them; give it once for each"),
+        _STUDY(help="train this instead of the study's encodings, in the same way; repeatable"),
     ] = None,
     jobs: Annotated[
         int | None,
@@ -34,11 +34,11 @@ def sweep(
     engine: Annotated[
         Literal["local", "ray"], _MACHINE(help="local: this machine; ray: the machines of a cluster")
     ] = "local",
-    address: Annotated[str | None, _CLUSTER(help="the cluster's; auto: this machine's  [default: a new one]")] = None,
+    address: Annotated[str | None, _CLUSTER(help="its address; auto: this machine's cluster  [default: new]")] = None,
     cpus: Annotated[float, _CLUSTER(min=0, help="CPUs for each cell")] = 1,
     gpus: Annotated[float, _CLUSTER(min=0, help="GPUs for each cell, such as 0.25")] = 0,
     array: Annotated[
-        str | None, _MACHINE(help="INDEX/COUNT: do one share of the cells, for a scheduler that starts all; 0/8")
+        str | None, _MACHINE(help="INDEX/COUNT, such as 0/8: do one share of the cells, for schedulers")
     ] = None,
     dry_run: Annotated[
         bool, _STUDY("--dry-run", help="write nothing: show the cells, and the time and memory they would take")
@@ -54,8 +54,8 @@ def sweep(
 ) -> None:
     """Train and evaluate every cell of a study.
 
-    A report on all cells is written at the end. What is finished is never done again: run the same command after a
-    stop, a kill or a failure.
+    A report on all cells is written at the end. Finished work is never repeated: after a stop, a kill or a failure, run
+    the same command again.
     """
     from extrapolate.cli.render import print_json, print_table, print_text
     from extrapolate.reports.tables import formatted
@@ -106,7 +106,7 @@ def status(
 ) -> None:
     """Show how far a study is.
 
-    Which cells are done, running, failed and left.
+    It lists the cells that are done, running, failed and left.
     """
     import pandas as pd
 

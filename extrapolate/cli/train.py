@@ -8,8 +8,7 @@ import typer
 
 from extrapolate.api.train import train as call
 from extrapolate.cli import registered
-from extrapolate.cli.command_of import command_of
-from extrapolate.cli.flags import AsJson, CommandLine
+from extrapolate.cli.flags import AsJson, CommandLine, command_of
 from extrapolate.folders import RUN_FILE
 from extrapolate.terminal import say
 

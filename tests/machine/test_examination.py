@@ -78,7 +78,7 @@ def test_the_command_ends_well_whatever_is_missing_and_json_has_the_keys_of_its_
         Finding("gpu", "missing", "no CUDA device"),
         Finding("compile", "slow", "slow", 1.0, "s", "give `compile=False`"),
     ]
-    monkeypatch.setattr("extrapolate.api.doctor.examine", lambda folder: iter(parts))
+    monkeypatch.setattr("extrapolate.api.check.examine", lambda folder: iter(parts))
     shown = cli("doctor").succeeded().out
     assert "give --no-compile" in shown
     rows = [json.loads(line) for line in cli("doctor", "--json").succeeded().out.splitlines()]
