@@ -58,7 +58,7 @@ def cells_of(study: Study) -> list[Cell]:
     names: dict[str, Cell] = {}
     for cell in found:
         if cell.name in names:
-            raise UserError(f"{study.at(*cell.place)}: a second cell is called {cell.name}, with settings of its own")
+            raise UserError(f"{study.at(*cell.place)}: two cells are called {cell.name}")
         if (size := len(cell.name.encode())) > LONGEST_NAME:
             raise UserError(
                 f"{study.at(*cell.place)}: the name {cell.name[:60]}... has {size} bytes, and a folder has at most "
@@ -85,7 +85,7 @@ def _grid(study: Study) -> Iterator[Cell]:
             yield Cell(name, settings, ("axes",), beyond=varied.get("lr") in study.beyond)
     for number, count in enumerate(used):
         if not count:
-            raise UserError(f"{study.at('exclude', number)}: no cell has these settings, so that nothing is excluded")
+            raise UserError(f"{study.at('exclude', number)}: no cell has these settings, so nothing is excluded")
 
 
 def _added(study: Study) -> Iterator[Cell]:

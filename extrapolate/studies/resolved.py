@@ -5,7 +5,7 @@ import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -177,14 +177,11 @@ class Planned:
     own_extension: Recipe | None
     store: Store
     keep_every: int | None
+    provenance: dict[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         return self.path.name
-
-    @property
-    def provenance(self) -> dict[str, Any]:
-        return {}
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -192,10 +189,8 @@ class Planned:
 
     @cached_property
     def _model(self) -> Model:
-        encoding = self.config.encoding
-        name = encoding.name
-        if self.user_file is not None:
-            name = f"{self.user_file}:{name.rpartition(':')[2]}"
+        encoding, file = self.config.encoding, self.user_file
+        name = encoding.name if file is None else f"{file}:{encoding.name.rpartition(':')[2]}"
         return Model(self.config.model, name, encoding.arguments, self.config.seq_len)
 
     def checkpoints(self, which: str) -> list[Checkpoint]:

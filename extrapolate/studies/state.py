@@ -12,7 +12,7 @@ from extrapolate import files
 from extrapolate.errors import UserError
 from extrapolate.evaluation.plans import users_files
 from extrapolate.evaluation.settings import EvaluationSettings
-from extrapolate.names import PROBES_TABLE, RUNS
+from extrapolate.names import PROBES_TABLE
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.run import CONFIG, Run
 
@@ -48,12 +48,6 @@ def write(folder: Path, name: str, state: CellState) -> None:
     """Writes a cell's state, atomically."""
     (folder / STATES).mkdir(exist_ok=True)
     files.write_json(folder / STATES / f"{name}.json", asdict(state))
-
-
-def check_no_links(folder: Path) -> None:
-    """Raises UserError if there is a link in a study's folder, which may itself be one, or in its folder of runs."""
-    for path in (path for place in (folder, folder / RUNS) if place.is_dir() for path in sorted(place.iterdir())):
-        files.check_no_link(path)
 
 
 def trained(run: Path) -> bool:

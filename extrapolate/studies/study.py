@@ -208,8 +208,8 @@ class _Reader:
         if names and not any(is_papers(protocol) for protocol in evaluated):
             raise self.wrong(
                 ("evaluate", "protocols"),
-                f"the published table {names[0]} is of the protocol windows, and without it none of our numbers stands "
-                "beside those of the table: add 'windows' to protocols",
+                f"the published table {names[0]} is of the protocol windows, and without it there are no numbers to "
+                "put beside those of the table: add 'windows' to protocols",
             )
         return tuple(dict.fromkeys(names))
 
@@ -271,7 +271,7 @@ class _Reader:
                 if value in values[:number]:
                     raise self.wrong((*place, number), f"{name} lists {value!r} twice")
             if name in base:
-                raise self.wrong(place, f"{name} is an axis and stands in [base] too: take it out of one")
+                raise self.wrong(place, f"{name} is an axis and also in [base]: remove it from one")
         return {name: tuple(values) for name, values in axes.items()}
 
     def settings(self, raw: Mapping[str, Any], name: str) -> list[dict[str, Any]]:

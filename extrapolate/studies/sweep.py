@@ -108,7 +108,7 @@ def sweep(
     if array is not None:
         index, count = array
         if not 0 <= index < count:
-            raise UserError(f"`array={index}/{count}`: the index goes from 0 to the count less 1")
+            raise UserError(f"`array={index}/{count}`: the index goes from 0 to the count minus 1")
     if jobs is not None:
         core_shares(jobs)  # raises if there are fewer cores
     read, folder, ready = _ready(study, out, scale, encodings, trust_code, progress, make=True)
@@ -197,7 +197,9 @@ def _ready(
     encodings = arguments.several("encodings", encodings, arguments.TEXT)
     read = read_study(arguments.path("study", study), scale, encodings)
     folder = _own_folder(read.file, scale, encodings) if out is None else arguments.path("out", out)
-    state.check_no_links(folder)
+    for place in (folder, folder / RUNS):  # the study's folder itself may be a link
+        for path in sorted(place.iterdir()) if place.is_dir() else ():
+            files.check_no_link(path)
     cells = cells_of(read)
     stores = open_stores(read, cells, folder, progress, make=make)
     for name in encodings:  # the user named these files, and the study those that must be trusted

@@ -34,11 +34,11 @@ class Ended:
 
 
 class Tasks:
-    """Every task of a study, with those that are finished, from which follows which ones are ready.
+    """The tasks of a study, and what became of them: this determines which ones are ready.
 
-    A cell is evaluated, and continued by others, once it is trained. Of cells that differ only in learning rate, these
-    are only the cells with the best one, once all are trained. Cells that continue others are evaluated at each of
-    their own rates. A rate that a search does not begin with is tried if the best so far is next to it.
+    A cell is evaluated, and continued by others, once it is trained. Of cells that differ only in learning rate, that
+    holds only for those with the best rate, once all are trained. Cells that continue others are evaluated at each of
+    their own rates. A rate beyond those that a search begins with is tried if the best so far is next to it.
     """
 
     def __init__(

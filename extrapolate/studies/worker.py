@@ -41,9 +41,9 @@ class Share:
 def core_shares(jobs: int) -> list[Share]:
     """The share of each job. Raises UserError if there are more jobs than cores, or none."""
     if jobs < 1:
-        raise UserError(f"`jobs={jobs}`: at least 1 works at a time")
+        raise UserError(f"`jobs` must be at least 1, not {jobs}")
     if jobs > cores():
-        raise UserError(f"`jobs={jobs}` is more than the cores of this process: it has {cores()}")
+        raise UserError(f"`jobs={jobs}` is more than the {cores()} cores of this process")
     if not hasattr(os, "sched_getaffinity"):
         return [Share((), cores() // jobs)] * jobs
     mine = sorted(os.sched_getaffinity(0))

@@ -67,7 +67,7 @@ def test_an_added_model_has_the_rates_and_seeds_of_the_axes_and_else_their_first
     [
         (GRID + '[[exclude]]\nencoding = "ropes"\n', "line 8: no cell has these settings"),
         (GRID + "[[exclude]]\nseq_len = 16\n", "every cell is excluded"),
-        (GRID + '[[cell]]\nencoding = "rope"\n', r"line 8: a second cell is called rope-lr0\.001-s0"),
+        (GRID + '[[cell]]\nencoding = "rope"\n', r"line 8: two cells are called rope-lr0\.001-s0"),
         (GRID + f"layers = {list(range(1, 100))}\nwidth = {list(range(1, 101))}\n", "79,200 combinations are too many"),
     ],
 )

@@ -121,7 +121,7 @@ def test_lines_of_sections_and_settings_as_toml_may_write_them() -> None:
         ("seed = [0, 1]", "lr = {from = '1', factor = 3}", "line 8: lr is a finite number, not '1'"),
         ("seed = [0, 1]", "seed = {from = 1, factor = 3}", "line 8: an axis lists its values: seed = [1, 2], not {"),
         ("tokens = 4096", "lr = {from = 1e-3, factor = 3}", "line 4: lr is one value here, not {"),
-        ("seed = [0, 1]", "tokens = [1]", "line 8: tokens is an axis and stands in [base] too"),
+        ("seed = [0, 1]", "tokens = [1]", "line 8: tokens is an axis and also in [base]"),
         ("tokens = 4096", 'tokens = "4096"', "line 4: tokens is a whole number, not '4096'"),
         ("tokens = 4096", "keep_every = 0", "line 4: keep_every is a whole number above 0, not 0"),
         ("tokens = 4096", "data = 5", "line 4: data is text, not 5"),
