@@ -87,7 +87,7 @@ def test_the_table_has_a_row_for_each_mode(cli, monkeypatch) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--pe", "alibi"], "--pe says nothing about training; give it with --encodings"),
+        (["--pe", "alibi"], "--pe needs --encodings"),
         (["--preset", "huge"], "unknown preset 'huge'"),
         (["--encodings", "--pe", "alibbi"], "did you mean 'alibi'"),
     ],

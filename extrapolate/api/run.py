@@ -181,7 +181,7 @@ def _ids_of(run: Run | ForeignRun, model: LanguageModel, parameter: str, text: s
         try:
             ids = list(tokenizer.encode(text).ids)
         except TypeError:
-            raise UserError(f"`{parameter}` has half a character, a lone surrogate, which is no text") from None
+            raise UserError(f"`{parameter}` has half a character, a lone surrogate, so it is no text") from None
     else:
         given = text.tolist() if hasattr(text, "tolist") else text  # a tensor or an array
         ids = [int(id_) for id_ in several(parameter, given, WHOLE)]

@@ -41,7 +41,7 @@ def bench(
     costs. Each number comes from a single run: close other programs first.
     """
     if pe and not encodings:
-        raise UserError("--pe says nothing about training; give it with --encodings, or leave it out")
+        raise UserError("--pe needs --encodings: give both, or leave it out")
     if encodings:
         _show_encodings(pe, preset, seq_len, seconds or _SECONDS_ENCODINGS, as_json)
     else:

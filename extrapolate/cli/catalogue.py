@@ -45,7 +45,7 @@ def encodings(
         return
     for flag, given in {"--extend": extend, "--seq-len": seq_len, "--trust-code": trust_code or None}.items():
         if given is not None:
-            raise UserError(f"{flag} says nothing without --plot FILE")
+            raise UserError(f"{flag} needs --plot FILE")
     entries = list(map(encoding_entry, names)) if names else encoding_entries()
     _print(entries, as_json, ("Encodings", "family"), "Extensions that apply" if names else None)
 

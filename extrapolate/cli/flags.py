@@ -23,7 +23,6 @@ from extrapolate.terminal import Terminal
 
 Command = Callable[..., None]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON lines: docs/results.md has their keys")]
-LAST = ("as_json",)  # a command's own parameters that its help lists last, without a group
 _PARAMETER = re.compile(r"`(\w+)(?:=([^`]+))?`")
 
 
@@ -79,14 +78,14 @@ def command_of(call: Callable[..., Any], panels: Sequence[str] = ()) -> Callable
 
     def decorate(command: Command) -> Command:
         own = [one for one in inspect.signature(command).parameters.values() if one.kind != Parameter.VAR_KEYWORD]
-        last = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in own if one.name in LAST]
+        last = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in own if one.name == "as_json"]
 
         @wraps(command)
         def reading(**given: Any) -> None:
             command(**given | {one.name: _read(one, given[one.name]) for one in flags if one.name in given})
 
         reading.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-            [*(one for one in own if one.name not in LAST), *(_parameter(one, names) for one in flags), *last]
+            [*(one for one in own if one.name != "as_json"), *(_parameter(one, names) for one in flags), *last]
         )
         return reading
 

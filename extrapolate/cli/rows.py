@@ -61,8 +61,8 @@ def compare(
 ) -> None:
     """Compare evaluated runs pair by pair.
 
-    A row has the difference in loss, its 95 % interval and a verdict: a model is better, worse or
-    equivalent, or the comparison is undecided.
+    A row has the difference in loss, its 95 % interval and a verdict: a model is better, worse or equivalent, or the
+    comparison is undecided.
     """
     from extrapolate.cli.render import print_json, print_table, print_text
     from extrapolate.results.verdicts import explained

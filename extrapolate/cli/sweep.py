@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -63,10 +63,9 @@ def sweep(
     from extrapolate.studies.status import status_of
     from extrapolate.terminal import duration, say
 
+    asked: Any = dict(scale=scale, encodings=pe or (), jobs=jobs, trust_code=trust_code, progress=CommandLine())
     if dry_run:
-        rows, whole = sweeping.estimate_sweep(
-            study, out, scale=scale, encodings=pe or (), jobs=jobs, trust_code=trust_code, progress=CommandLine()
-        )
+        rows, whole = sweeping.estimate_sweep(study, out, **asked)
         if as_json:
             print_json(rows.to_dict("records"))
             return
@@ -80,11 +79,10 @@ def sweep(
         )
         print_table(shown, f"{len(shown)} cells, {whole.jobs} at once: about {duration(whole.seconds)}")
         return
+    share = None if array is None else _share(array)
     found = sweeping.sweep(
-        study, out, scale=scale, encodings=pe or (), jobs=jobs, engine=engine, address=address, cpus=cpus,
-        gpus=gpus, array=None if array is None else _share(array), tracker=tracker, trust_code=trust_code,
-        progress=CommandLine(),
-    )  # fmt: skip
+        study, out, **asked, engine=engine, address=address, cpus=cpus, gpus=gpus, array=share, tracker=tracker
+    )
     if as_json:
         print_json(map(asdict, status_of(found.folder)))
     for written in [] if as_json else found.reports.values():
