@@ -34,7 +34,9 @@ def sweep(
     engine: Annotated[
         Literal["local", "ray"], _MACHINE(help="local: this machine; ray: the machines of a cluster")
     ] = "local",
-    address: Annotated[str | None, _CLUSTER(help="its address; auto: this machine's cluster  [default: new]")] = None,
+    address: Annotated[
+        str | None, _CLUSTER(help="the cluster's address; auto: this machine's cluster  [default: a new one]")
+    ] = None,
     cpus: Annotated[float, _CLUSTER(min=0, help="CPUs for each cell")] = 1,
     gpus: Annotated[float, _CLUSTER(min=0, help="GPUs for each cell, such as 0.25")] = 0,
     array: Annotated[
