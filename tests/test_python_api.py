@@ -75,3 +75,12 @@ def test_the_quickstart_runs(corpus: Path, tmp_path: Path, monkeypatch: pytest.M
     assert set(made["pairs"]["factor"]) == {1, 2, 4, 8}
     assert (tmp_path / "quickstart" / "loss.png").stat().st_size
     assert (tmp_path / "quickstart" / "report" / "report.md").exists()
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(1.5, "at most 0.999, not 1.5"), (float("nan"), "at least 0.5, not nan"), ("x", "'x' is not a number")],
+)
+def test_bounds_of_flags_hold_in_python_too(value: object, said: str) -> None:
+    with pytest.raises(xt.UserError, match=f"`confidence`.*{said}"):
+        xt.compare("ckpt", confidence=value)

@@ -15,7 +15,7 @@ from extrapolate.names import INSPECTIONS_TABLE, PRECISIONS, TASKS_TABLE
 from extrapolate.progress import QUIET, Advance, Progress
 from extrapolate.runs.trust import decided
 from extrapolate.specs import did_you_mean
-from extrapolate.specs.arguments import NUMBER, TEXT, WHOLE, check, path, several
+from extrapolate.specs.arguments import TEXT, WHOLE, check, path, several
 from extrapolate.specs.settings import Flag, public, settings_of
 
 if TYPE_CHECKING:  # importing these takes seconds, and the command line reads the signatures
@@ -117,7 +117,9 @@ def evaluate_tasks(
         int | None,
         Flag("the most tokens that are read at once; longer texts lose their first", _WHAT, usual="as in training"),
     ] = None,
-    shots: Annotated[int | None, Flag("examples before each question", _WHAT, usual="as the task says, or 0")] = None,
+    shots: Annotated[
+        int | None, Flag("examples before each question", _WHAT, usual="as the task says, or 0", least=0)
+    ] = None,
     limit: Annotated[
         float | None, Flag("the number of questions of each task; below 1, their share", _WHAT, usual="all")
     ] = None,
@@ -154,14 +156,8 @@ def evaluate_tasks(
     from extrapolate.interop.benchmarks import Tasks
     from extrapolate.interop.lm_eval import RunLM  # lm-eval is optional
 
-    check("precision", precision, TEXT)
-    for parameter, value, kind in (("length", length, WHOLE), ("shots", shots, WHOLE), ("limit", limit, NUMBER)):
-        if value is not None:
-            check(parameter, value, kind)
     if precision not in PRECISIONS:
         raise UserError(f"unknown `precision='{precision}'`; {did_you_mean(precision, PRECISIONS)}")
-    if shots is not None and shots < 0:
-        raise UserError(f"`shots` must be 0 or more, not {shots}")
     if limit is not None and not 0 < limit < math.inf:
         raise UserError(f"`limit` must be above 0, not {limit:g}")
     extensions, names = several("extend", extend, TEXT), several("tasks", tasks, TEXT)

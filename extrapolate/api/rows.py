@@ -88,9 +88,6 @@ def report(
     from extrapolate.reports import write_report
     from extrapolate.reports.baseline import TOLERANCE
 
-    for parameter, value in (("tolerance", tolerance), ("threshold", threshold)):
-        if value is not None:
-            arguments.check(parameter, value, arguments.NUMBER)
     if tolerance is not None and check is None:
         raise UserError("`tolerance` says how much worse than a baseline a loss may be: name the baseline with `check`")
     try:

@@ -2,8 +2,10 @@
 
 import os
 import shlex
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
     from extrapolate.api.evaluating import Evaluated
 
+T = TypeVar("T")
 RunPaths = Annotated[list[Path], typer.Argument(help="runs, folders of them, hf:NAME_OR_FOLDER, or my_model.py:load")]
 FEW = 4  # runs that are named one by one
 
@@ -31,15 +34,20 @@ def eval_lengths(runs: RunPaths, as_json: AsJson = False, **given: Any) -> None:
     ckpt/hf-NAME.
     my_model.py:load is a function in your file that returns a model of another library: see docs/checkpoints.md.
     """
+    _show(partial(calls.evaluate_all, runs, **given), partial(_show_evaluated, as_json=as_json))
+    say(f"make a report with: extrapolate report {_named(runs)}")
+
+
+def _show(call: Callable[..., T], show: Callable[[T], None]) -> None:
+    """Shows what a call returns. If some of several runs failed, shows that of the others, and fails."""
     from extrapolate.api.in_turn import RunsFailed
 
     try:
-        found = calls.evaluate_all(runs, **given, progress=CommandLine())
+        found = call(progress=CommandLine())
     except RunsFailed as failure:
-        _show_evaluated(failure.evaluated, as_json)
+        show(failure.evaluated)
         raise
-    _show_evaluated(found, as_json)
-    say(f"make a report with: extrapolate report {_named(runs)}")
+    show(found)
 
 
 def _named(runs: list[Path]) -> str:
@@ -84,17 +92,22 @@ def eval_tasks(
 ) -> None:
     """Ask trained models the benchmarks of lm-eval.
 
-    It needs the package lm-eval. The rows are kept in each run's eval_tasks.parquet, and reports show them.
+    It needs the package lm-eval. The rows are kept in each run's eval_tasks.parquet, and reports show them. A run that
+    fails does not stop the others: the command says why, and ends with exit code 1.
     """
     os.environ.setdefault("TQDM_DISABLE", "1")  # before lm-eval imports tqdm, whose bars disturb ours
+    _show(partial(calls.evaluate_tasks, runs, listed(",".join(tasks)), **given), partial(_show_tasks, as_json=as_json))
+
+
+def _show_tasks(found: "pd.DataFrame", as_json: bool) -> None:
+    """Prints the rows as JSON, or a table for each task."""
     from extrapolate.cli.render import print_json, print_table, records
     from extrapolate.reports import tasks as tables
 
-    found = calls.evaluate_tasks(runs, listed(",".join(tasks)), **given, progress=CommandLine())
     if as_json:
         print_json(records(found))
         return
-    for title, table in tables.printed(found):
+    for title, table in tables.printed(found) if len(found) else ():
         print_table(table, title)
 
 
@@ -106,14 +119,7 @@ def inspect(runs: RunPaths, as_json: AsJson = False, **given: Any) -> None:
     attention. The rows are kept in each run's inspections.parquet, and a report on the runs shows them. A run that
     fails does not stop the others: the command says why, and ends with exit code 1.
     """
-    from extrapolate.api.in_turn import RunsFailed
-
-    try:
-        found = calls.inspect(runs, **given, progress=CommandLine())
-    except RunsFailed as failure:
-        _show_inspected(failure.evaluated, as_json)
-        raise
-    _show_inspected(found, as_json)
+    _show(partial(calls.inspect, runs, **given), partial(_show_inspected, as_json=as_json))
 
 
 def _show_inspected(found: "pd.DataFrame", as_json: bool) -> None:

@@ -79,8 +79,10 @@ class Flagged:
             return dict(value)
         else:
             check(name, value, _KINDS[kind])
-        if self.flag.least is not None and value < self.flag.least:
+        if self.flag.least is not None and not value >= self.flag.least:
             raise UserError(f"`{name}` must be at least {self.flag.least}, not {shown(value)}")
+        if self.flag.most is not None and not value <= self.flag.most:
+            raise UserError(f"`{name}` must be at most {self.flag.most}, not {shown(value)}")
         return value
 
 
@@ -125,7 +127,8 @@ def flags_of(call: Callable[..., Any]) -> list[Flagged]:
 def public(*sections: type) -> Callable[[F], F]:
     """Returns a decorator for a public call, with the flags of its parameters and, as `**settings`, of sections.
 
-    The signature of the call lists all of them, those of sections first, so that `help` and notebooks show them.
+    The signature of the call lists all of them, those of sections first, so that `help` and notebooks show them. Values
+    of the call's own parameters are checked if they are plain numbers or text; the call checks all others.
     """
 
     def decorate(call: F) -> F:
@@ -133,6 +136,7 @@ def public(*sections: type) -> Callable[[F], F]:
         positional: list[Parameter] = []
         named: list[Parameter] = []
         flags = [one for section in sections for one in flagged_fields(section)]
+        plain: list[Flagged] = []  # parameters of the call itself with a value of one simple type
         for one in flags:
             default = AUTO if one.flag.auto else one.default
             kind = one.type if isinstance(one.type, str) or one.default is not None else one.type | None
@@ -143,6 +147,8 @@ def public(*sections: type) -> Callable[[F], F]:
             declared = _declared(parameter.name, parameter.annotation, parameter.default)
             if isinstance(declared, Flagged):
                 flags.append(declared)
+                if len(kinds := declared.kinds()) == 1 and kinds[0] in _KINDS:
+                    plain.append(declared)
                 parameter = parameter.replace(annotation=declared.type)
             (named if parameter.kind == Parameter.KEYWORD_ONLY else positional).append(parameter)
         signature = own.replace(parameters=[*positional, *named])
@@ -150,9 +156,12 @@ def public(*sections: type) -> Callable[[F], F]:
         @wraps(call)
         def checked(*arguments: Any, **settings: Any) -> Any:
             try:
-                signature.bind(*arguments, **settings)
+                given = signature.bind(*arguments, **settings).arguments
             except TypeError as error:
                 raise TypeError(f"{call.__name__}() {error}") from None
+            for one in plain:
+                if given.get(one.name) is not None:
+                    one.checked(given[one.name])
             return call(*arguments, **settings)
 
         checked.__signature__ = signature  # type: ignore[attr-defined]

@@ -1,5 +1,6 @@
-"""eval-lengths with several runs of which some fail: the others are evaluated, and nothing of theirs is lost."""
+"""Commands on several runs of which some fail: the others are evaluated, and nothing of theirs is lost."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 
 import extrapolate as xt
 from extrapolate import results
+from extrapolate.api import evaluate as calls
 from extrapolate.api.in_turn import RunsFailed
 from extrapolate.errors import UserError, reason_of
 
@@ -44,6 +46,16 @@ def test_the_error_of_the_call_has_the_rows_of_the_others(damaged: Path) -> None
         xt.evaluate(runs, factors=[1], protocols=["windows"], max_targets=512)
     assert [row["run"] for row in raised.value.evaluated.rows] == ["rope"]
     assert list(raised.value.failed) == [damaged / "none"]
+
+
+def test_benchmarks_of_the_others_are_shown(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(*arguments: Any, **settings: Any) -> None:
+        raise RunsFailed(pd.DataFrame([{"run": "rope", "value": 0.25}]), {Path("none"): "it is damaged"})
+
+    monkeypatch.setattr(calls, "evaluate_tasks", ask)
+    ended = cli("eval-tasks", "rope", "none", "--tasks", "arc_easy", "--json")
+    assert ended.error(1).endswith("none: it is damaged")
+    assert json.loads(ended.out) == {"run": "rope", "value": 0.25}
 
 
 def test_runs_that_fail_between_two_protocols_are_shown_as_far_as_they_came(
