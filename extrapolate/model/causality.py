@@ -200,10 +200,11 @@ def refuse(
 def check_in_both_modes(model: Model, plan: Plan, length: int, owner: object, precision: str = "fp32") -> None:
     """Raises UserError if random windows of `length` tokens show a leak in training or evaluation.
 
-    Training has gradients and this precision; evaluation has neither. Both are checked with the encoding's parameters
-    as they are, and with random ones; the latter at every place in evaluation, as far as OPERATIONS allow. If training
-    draws random numbers, low and high ones are tried too. Every call has its own copy of the model; `remembers` checks
-    what is kept between calls. owner: begins the message. The model is left in eval mode.
+    Training has gradients and this precision; evaluation has neither, and is in torch's inference mode. Both are
+    checked with the encoding's parameters as they are, and with random ones; the latter at every place in evaluation,
+    as far as OPERATIONS allow. If training draws random numbers, low and high ones are tried too. Every call has its
+    own copy of the model; `remembers` checks what is kept between calls. owner: begins the message. The model is left
+    in eval mode.
     """
     tokens_BT = random_windows(model.vocab_size, length).to(model.device)
     size = sum(parameter.numel() for parameter in model.blocks.parameters())
@@ -212,7 +213,7 @@ def check_in_both_modes(model: Model, plan: Plan, length: int, owner: object, pr
     for asked, training in product((model, drawn), (True, False)):
         asked.train(training)
         case = " in training" if training else ""
-        with _training_gradients() if training else nullcontext():
+        with _training_gradients() if training else torch.inference_mode():
             used = precision if training else "fp32"
             places = few_places(length) if training or asked is model else every
             tries: list[tuple[AbstractContextManager[object], int]] = [(nullcontext(), places)]

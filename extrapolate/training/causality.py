@@ -81,12 +81,12 @@ def check_trained(model: Model, make: Callable[[], Model], plan: Plan, config: T
     check_reloaded(model, make, plan, tokens_BT, owner)
 
 
-@torch.no_grad()
 def _refuse_leaks(model: Model, plan: Plan, tokens_BT: Tensor, precision: str, owner: object, case: str) -> None:
     """Raises UserError if the model, in its present mode, sees later tokens or other windows."""
     find = partial(causality.leak_in, model, plan, tokens_BT.to(model.device), precision, copies=True)
-    if leak := find():
-        causality.refuse(model, leak, find, owner, tokens_BT.shape[1], case)
+    with torch.no_grad() if model.training else torch.inference_mode():  # as validation
+        if leak := find():
+            causality.refuse(model, leak, find, owner, tokens_BT.shape[1], case)
 
 
 @torch.no_grad()

@@ -29,6 +29,7 @@ class Mine(Encoding):
 """
 SIZES = {"width": 32, "layers": 2, "heads": 2, "kv_heads": 2, "head_dim": 16, "ff_width": 48}
 BUDGET = {"seq_len": 16, "tokens": 512, "batch_tokens": 256, "precision": "fp32"}
+KEPT = "the encoding gives other numbers after other tokens, lengths or positions than at first, at 16 tokens"
 LATER = "lets token [0-9]+ see tokens that come after it, at 16 tokens"
 GATED = """
     def __init__(self, dims):
@@ -53,6 +54,9 @@ LEAKS = {
     "in evaluation alone": (
         "def embed(self, x, p): return x if self.training else x + x.roll(-1, dims=1)", f"embed {LATER}:",
     ),
+    "in inference mode alone": (
+        "def embed(self, x, p): return x + torch.is_inference_mode_enabled() * x.roll(-1, dims=1)", f"embed {LATER}:",
+    ),
     "in training alone, without a gradient": (
         "def embed(self, x, p): return x + x.detach().roll(-1, dims=1) if self.training else x",
         f"embed {LATER} in training:",
@@ -69,15 +73,13 @@ LEAKS = {
         def embed(self, x, p):
             self.kept = x[:, :1].detach() if self.kept is None else self.kept
             return x + self.kept
-        """,
-        "the encoding gives other numbers after other tokens, lengths or positions than at first, at 16 tokens",
+        """, KEPT,
     ),
     "a table that is kept by length": (
         """
         tables = {}
         def embed(self, x, p): return x + self.tables.setdefault(len(p), p.sin()[:, None])
-        """,
-        "the encoding gives other numbers after other tokens, lengths or positions than at first, at 16 tokens",
+        """, KEPT,
     ),
     "the longest window so far": (
         """
@@ -85,8 +87,7 @@ LEAKS = {
         def embed(self, x, p):
             self.longest = max(self.longest, len(p))
             return x + (p / self.longest).sin()[:, None]
-        """,
-        "the encoding gives other numbers after other tokens, lengths or positions than at first, at 16 tokens",
+        """, KEPT,
     ),
     "where a token recurs after the same one": (
         """
@@ -152,8 +153,7 @@ LEAKS = {
             return self.cache[key]
         def scores(self, q, k, context):
             return scaled_product(q, k) * (1 + context.state.sum(-1)[:, None, :, None])
-        """,
-        "the encoding gives other numbers after other tokens, lengths or positions than at first, at 16 tokens",
+        """, KEPT,
     ),
     **{
         f"in a branch that is taken if a random number is {rare}": (
