@@ -1,12 +1,12 @@
-"""The comparisons that a report's answer rests on: three questions of all models, each with its error rate.
+"""The comparisons behind a report's answer: three questions about all models, each with its own error rate.
 
-What is said in answer to a question is wrong in at most ERROR of its statements, on average: the false discovery rate
-(Benjamini and Hochberg 1995). To bound instead how often anything is wrong, each of n comparisons would need an error
-rate of ERROR / n, at which three seeds show almost nothing: the quantile of Student's t with 2 degrees of freedom grows
-as the square root of n.
+At most ERROR of the statements that answer a question are wrong, on average: the false discovery rate (Benjamini and
+Hochberg 1995). Bounding the chance that any statement is wrong would need an error rate of ERROR / n for each of n
+comparisons. With three seeds, almost nothing could be shown then: the quantile of Student's t with 2 degrees of freedom
+grows as the square root of n.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -17,7 +17,7 @@ from extrapolate.results.verdicts import BETTER, EQUIVALENT, WORSE
 from extrapolate.statistics.comparison import CONTROL, Comparison, comparisons
 from extrapolate.statistics.intervals import FEWEST_SEEDS, judged_together
 
-ERROR = 0.05  # of what is said in answer to a question
+ERROR = 0.05  # the false discovery rate of each question
 HOLDS: Final = "holds"
 
 OfControl = Literal["better", "holds", "worse"]
@@ -25,12 +25,12 @@ OfControl = Literal["better", "holds", "worse"]
 
 @dataclass(frozen=True)
 class Family:
-    """What was compared, and how.
+    """What was compared, at the longest length.
 
-    trained: the models as they were trained, in the order of the table; reference: the first of them. longest: the
-    longest factor that one of them reaches. alike: whether a model and its control differ in how far back they see
-    alone. orders: the models with the reference; controls: the models with their own controls; extensions: models that
-    have one with the same model without. All are at the longest length.
+    trained: the models as they were trained, in the order of the table. reference: the first of them. longest: the
+    longest factor that any of them reaches. alike: whether a model and its control differ only in how far back they
+    see. orders: the models compared with the reference. controls: the models compared with their own controls.
+    extensions: the models with an extension, compared with the same models without it.
     """
 
     trained: Sequence[str]
@@ -47,10 +47,10 @@ class Family:
 
 
 def of_control(one: Comparison, alike: bool) -> OfControl | None:
-    """What the interval says of a model beside its control; None if it tells nothing.
+    """The verdict on a model beside its control; None if it is undecided.
 
-    A model holds if it is surely less than the least difference that matters worse, and not better. If not `alike`,
-    the model's windows begin without context, and it is not said to be worse.
+    A model holds if it is not better, and its interval ends below the least difference that matters. If not `alike`,
+    the model's windows begin without context, so it is never called worse.
     """
     high = None if one.difference is None else one.difference.high
     if one.word == BETTER:
@@ -61,9 +61,9 @@ def of_control(one: Comparison, alike: bool) -> OfControl | None:
 
 
 def family(rows: pd.DataFrame, documents: pd.DataFrame, order: Sequence[str], alike: bool) -> Family:
-    """The family of one protocol: its rows, those by document, and its models in the order of the table.
+    """The comparisons for one protocol. The losses do not influence what is compared.
 
-    No loss chooses what is compared.
+    rows, documents: the protocol's rows, and those by document. order: its models in the order of the table.
     """
     as_trained = set(rows.loc[rows["extension"] == AS_TRAINED, "model"])
     trained = [model for model in order if model in as_trained] or list(order)
@@ -82,7 +82,7 @@ def family(rows: pd.DataFrame, documents: pd.DataFrame, order: Sequence[str], al
 
 
 def simultaneous(one: Comparison, among: int) -> Comparison:
-    """With the interval that holds for all of `among` comparisons at once (Bonferroni)."""
+    """The comparison with an interval that holds for all of `among` comparisons at once (Bonferroni)."""
     return _with_confidence(one, 1 - ERROR / among)
 
 
@@ -91,11 +91,11 @@ def _tells_order(one: Comparison) -> bool:
 
 
 def _at_false_discovery_rate(found: Iterable[Comparison], tells: Callable[[Comparison], bool]) -> list[Comparison]:
-    """The comparisons, with the confidence of all intervals raised until few enough of those that tell something err.
+    """The comparisons, with the confidence of all intervals raised to control the false discovery rate.
 
-    If k of n comparisons tell something at an error rate of r each, about n r of them err, if all that tell something
-    were chance. The rate is the highest at which this is at most ERROR k (Benjamini and Hochberg 1995, put in terms of
-    intervals by Benjamini and Yekutieli 2005).
+    If k of n comparisons tell something at an error rate of r each, about n r of the k may be due to chance. The rate
+    is the highest at which this is at most ERROR k (Benjamini and Hochberg 1995; for intervals, Benjamini and Yekutieli
+    2005).
     """
     found = list(found)
     telling = len(found)
@@ -104,19 +104,19 @@ def _at_false_discovery_rate(found: Iterable[Comparison], tells: Callable[[Compa
         if (count := sum(map(tells, raised))) >= telling:
             return raised
         telling = count
-    return [simultaneous(one, len(found)) for one in found]  # which tell nothing either, being wider
+    return [simultaneous(one, len(found)) for one in found]  # these are wider, so they tell nothing either
 
 
 def _judged_together(found: Iterable[Comparison]) -> list[Comparison]:
-    """With variances over seeds as `judged_together` has them. Not for controls, nor extensions: how much they vary
-    differs by orders of magnitude, as between a model that ignores far tokens and one that fails on them."""
+    """The comparisons with the variances over seeds of `judged_together`. Not for controls and extensions: their
+    variances differ by orders of magnitude, as between a model that ignores far tokens and one that fails on them."""
     found = list(found)
     estimates = iter(judged_together([one.estimate for one in found if one.estimate is not None]))
     return [one if one.estimate is None else replace(one, estimate=next(estimates)) for one in found]
 
 
 def about_these_runs(one: Comparison) -> bool:
-    """Whether there are too few seeds to say anything of others: the interval is then over documents alone."""
+    """Whether there are too few seeds to say anything about others, so that the interval is over documents alone."""
     return one.difference is not None and len(one.by_seed) < FEWEST_SEEDS
 
 
@@ -128,17 +128,13 @@ def _with_confidence(one: Comparison, confidence: float) -> Comparison:
 
 
 def _of_extensions(rows: pd.DataFrame, here: pd.DataFrame) -> Iterable[Comparison]:
+    """Each model with an extension, compared with the same runs without it if these have rows."""
     by_model = dict(list(here.groupby("model", observed=True)))
-    extended = {model: plain for model, plain in _extended(rows).items() if {model, plain} <= set(by_model)}
-    for plain in dict.fromkeys(extended.values()):
-        mine = [by_model[model] for model, of in extended.items() if of == plain]
+    extended = rows["extension"] != AS_TRAINED
+    without = dict(zip(rows.loc[~extended, "run"], rows.loc[~extended, "model"], strict=True))
+    pairs = zip(rows.loc[extended, "model"], rows.loc[extended, "run"], strict=True)
+    plain_of = {model: without[run] for model, run in pairs if run in without}
+    plain_of = {model: plain for model, plain in plain_of.items() if {model, plain} <= set(by_model)}
+    for plain in dict.fromkeys(plain_of.values()):
+        mine = [by_model[model] for model, of in plain_of.items() if of == plain]
         yield from comparisons(pd.concat([by_model[plain], *mine]), controls=False, reference=plain)
-
-
-def _extended(rows: pd.DataFrame) -> Mapping[str, str]:
-    """Models with an extension, each with what the same runs are called without; those whose runs have no such rows
-    are left out."""
-    with_one = rows["extension"] != AS_TRAINED
-    plain = dict(zip(rows.loc[~with_one, "run"], rows.loc[~with_one, "model"], strict=True))
-    pairs = zip(rows.loc[with_one, "model"], rows.loc[with_one, "run"], strict=True)
-    return {model: plain[run] for model, run in pairs if run in plain}

@@ -1,7 +1,7 @@
-"""What a report is made of: the rows of evaluated runs that can be compared, and what follows from them."""
+"""What every section of a report reads: the rows that can be compared, and what is derived from them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
@@ -34,11 +34,11 @@ from extrapolate.statistics.effective import THRESHOLD
 from extrapolate.statistics.seeds import between_tables, incomplete_checkpoints, on_shared_seeds
 from extrapolate.statistics.sums import Setting, settings
 
-ISOLATES = "fixed-target"  # scores the same targets at every length, so that their context alone differs
+ISOLATES = "fixed-target"  # scores the same targets at every length, so only their context differs
 
 
 def isolates(protocol: str) -> bool:
-    """Whether a protocol scores the same targets at every length, each with more context; with whatever arguments."""
+    """Whether a protocol is ISOLATES, with or without arguments."""
     return protocol.partition(":")[0] == ISOLATES
 
 
@@ -46,25 +46,24 @@ def isolates(protocol: str) -> bool:
 class Material:
     """What every section of a report is written from.
 
-    rows: by protocol, the rows that are shown, the paper's protocol first. They are of one set of targets, of the last
-    checkpoints, and of the seeds that all models have. losses: by protocol, their table of losses by evaluation length.
-    documents: the rows of these by document. compared: each model and its control, and the optimum where it is known.
-    probes: the rows on probes that are shown, empty if there are none. styles: how pictures draw each model.
-    evaluated: the folders of the runs, for a section that reads a table of its own from them.
-    sums: `documents`, summed for comparisons.
-    along: by protocol, the rows of the same runs, extensions and targets at all checkpoints, those along the way too;
-    documents_along: the rows of these by document. warnings: what was left out, for example. command: what makes the
-    same report again. checked: the losses beside those of a baseline, if one was named. leaderboard: whether models
-    are ranked. threshold: the accuracy with which a model passes a probe.
+    rows: the rows that are shown, by protocol, the paper's protocol first; they share one set of targets, and are of
+    the last checkpoints and of the seeds that all models have. losses: their table of losses by evaluation length, by
+    protocol. documents: their rows by document. compared: each model with its control, and with the optimum if it is
+    known. probes: the rows on probes that are shown; empty if there are none. styles: how pictures draw each model.
+    evaluated: the folders of the runs, for sections that read a table of their own. sums: `documents`, summed for
+    comparisons. along: the rows of the same runs, extensions and targets at all checkpoints, by protocol.
+    documents_along: their rows by document. warnings: what was left out, for example. command: makes the same report
+    again. checked: the losses beside those of a baseline, if one was named. leaderboard: whether models are ranked.
+    threshold: the accuracy that passes a probe.
     """
 
-    evaluated: Evaluated
-    rows: Mapping[str, pd.DataFrame]
-    losses: Mapping[str, pd.DataFrame]
-    documents: pd.DataFrame
-    compared: Sequence[Comparison]
-    probes: pd.DataFrame
-    styles: Mapping[str, Style]
+    evaluated: Evaluated = field(default_factory=lambda: Evaluated({}, ()))
+    rows: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    losses: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    documents: pd.DataFrame = field(default_factory=pd.DataFrame)
+    compared: Sequence[Comparison] = ()
+    probes: pd.DataFrame = field(default_factory=pd.DataFrame)
+    styles: Mapping[str, Style] = field(default_factory=dict)
     sums: Sequence[Setting] = ()
     along: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     documents_along: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -75,18 +74,31 @@ class Material:
     threshold: float = THRESHOLD
 
     def models(self, protocol: str) -> list[str]:
-        """The models that are shown, in the order of all tables of the protocol."""
+        """The models that are shown, in the order of the protocol's tables."""
         return list(self.losses[protocol]["Model"])
 
     def protocols(self) -> list[str]:
-        """The protocols in the order of the page: the one that the answer is about, which isolates length, first."""
+        """The protocols in the order of the page: ISOLATES, which the answer is about, comes first."""
         return sorted(self.rows, key=lambda protocol: not isolates(protocol))
 
-    def of_studies(self, file: str, table: Table) -> pd.DataFrame:
-        """The rows of such a file of all studies whose runs are in the report, with `study`, their folder.
+    def seq_len(self, protocol: str) -> int:
+        """The training length of the models that are shown, in tokens."""
+        return int(self.rows[protocol]["seq_len"].iloc[0])
 
-        Each names a `run`, which is called as in the report here; missing if it is not shown. Raises UserError if a
-        file is damaged.
+    def of_documents(self, protocol: str) -> pd.DataFrame:
+        """The rows of `documents` of one protocol."""
+        return self.documents[self.documents["protocol"] == protocol]
+
+    def against(self, protocol: str, other: str) -> list[Comparison]:
+        """Each model compared with its control or with the optimum (CONTROL, OPTIMUM), after Holm's correction."""
+        mine = [one for one in self.compared if (one.protocol, one.other) == (protocol, other)]
+        return comparison.corrected(mine, "holm")
+
+    def of_studies(self, file: str, table: Table) -> pd.DataFrame:
+        """The rows of this file in each study whose runs are in the report, with the study's folder as `study`.
+
+        Each row's `run` has the name that the run has in the report; it is missing if the run is not shown. Raises
+        UserError if a file is damaged.
         """
         found, shown = [], self.shown()
         for study in dict.fromkeys(folder.parent.parent for folder in self.evaluated.names):
@@ -101,7 +113,7 @@ class Material:
         return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=["study", "run"])
 
     def rows_of(self, file: str) -> list[dict[str, Any]]:
-        """The rows that such a file has of the runs with losses that are shown; of all runs where none has losses."""
+        """The rows of this file for the runs whose losses are shown, or for all runs if none has losses."""
         found = self.evaluated.rows(file)
         if not self.rows:
             return found
@@ -134,7 +146,7 @@ def collect(
     chosen = " and ".join(f"{column} {value}" for column, value in only.items())
     warnings = [f"left out all {what}, because none have {chosen}" for what, rows in found.items() if rows.empty]
     found = {what: rows for what, rows in found.items() if len(rows)}
-    # The rows of all tables together, and before seeds are left out: a model trained otherwise is no seed of another.
+    # Checked over all tables and before seeds are left out, since a model with other settings is no seed of another.
     models = pd.concat([rows[IDENTITY] for rows in found.values()]) if found else pd.DataFrame(columns=IDENTITY)
     check_replicates(models)
     if found:
@@ -151,43 +163,43 @@ def collect(
         warnings += of_windows
     shown_probes = {f"probe {probe}": mine for probe, mine in asked.groupby("probe", sort=False)} if len(asked) else {}
     warnings += between_tables({**rows, **shown_probes})
+    material = Material(evaluated, probes=asked, warnings=(*evaluated.left_out, *warnings), command=command)
+    if not rows:
+        return material
     losses = {protocol: tables.loss_by_ev(mine, baseline) for protocol, mine in rows.items()}
-    along = {protocol: _along(every, shown) for protocol, shown in rows.items()}
+    same = ["run", "extension", "protocol", "factor", "targets_hash"]
+    along = {protocol: every.merge(shown[same], on=same) for protocol, shown in rows.items()}
     warnings += [text for protocol, mine in along.items() for text in incomplete_checkpoints(mine, protocol)]
     warnings += _not_shown(evaluated, rows)
-    documents_along = by_document = pd.DataFrame()
-    if rows:
-        documents_along = document_rows(pd.concat(along.values()), as_frame(documents))
-        by_document = _of_last(documents_along, every)
-    sums = settings(by_document) if rows else []
-    return Material(
-        evaluated=evaluated,
+    by_document = documents_along = document_rows(pd.concat(along.values()), as_frame(documents))
+    if every["step"].nunique() > 1:
+        last = by_document["run"].astype(str).map(every.groupby("run")["step"].max())
+        by_document = by_document[by_document["step"] == last]
+    sums = settings(by_document)
+    order = dict.fromkeys(model for table in losses.values() for model in table["Model"])
+    return replace(
+        material,
         rows=rows,
         losses=losses,
         documents=by_document,
         compared=tuple(comparison.of_sums(sums, pairs=False)),
-        probes=asked,
-        styles=_styles(rows, losses),
+        styles=styles.styles(pd.concat(rows.values()), list(order)),
         sums=sums,
         along=along,
         documents_along=documents_along,
         warnings=(*evaluated.left_out, *warnings),
-        command=command,
     )
 
 
 def _texts(rows: Mapping[str, pd.DataFrame]) -> dict[str, str]:
-    """The runs whose losses are shown, each with the corpus that is scored."""
+    """The runs whose losses are shown, each with the corpus that was scored."""
     every = pd.concat([mine[["run", "corpus_hash"]] for mine in rows.values()])
     return dict(every.drop_duplicates().itertuples(index=False, name=None))
 
 
 def _not_shown(evaluated: Evaluated, rows: Mapping[str, pd.DataFrame]) -> list[str]:
-    """Warnings that say what `Material.rows_of` leaves out."""
-    warnings: list[str] = []
-    if not rows:
-        return warnings
-    texts = _texts(rows)
+    """Warnings about what `Material.rows_of` leaves out."""
+    warnings, texts = [], _texts(rows)
     for file, what in ((TASKS_TABLE, "benchmarks"), (INSPECTIONS_TABLE, "inspection")):
         found = evaluated.rows(file)
         if runs := {row["run"] for row in found} - texts.keys():
@@ -200,22 +212,8 @@ def _not_shown(evaluated: Evaluated, rows: Mapping[str, pd.DataFrame]) -> list[s
     return warnings
 
 
-def _of_last(documents: pd.DataFrame, every: pd.DataFrame) -> pd.DataFrame:
-    """The rows of each run's last checkpoint."""
-    if every["step"].nunique() == 1:
-        return documents
-    last = documents["run"].astype(str).map(every.groupby("run")["step"].max())
-    return documents[documents["step"] == last]
-
-
-def _along(every: pd.DataFrame, shown: pd.DataFrame) -> pd.DataFrame:
-    """The rows of all checkpoints that belong to those shown, which are of the last."""
-    same = ["run", "extension", "protocol", "factor", "targets_hash"]
-    return every.merge(shown[same], on=same)
-
-
 def _by_protocol(rows: pd.DataFrame) -> tuple[dict[str, pd.DataFrame], list[str]]:
-    """Of the rows of last checkpoints those of each protocol that are shown, the paper's first; and warnings."""
+    """The rows of last checkpoints that are shown, by protocol, the paper's first; and warnings."""
     warnings = unequal_training(rows)
     shown: dict[str, pd.DataFrame] = {}
     for protocol in sorted(set(rows["protocol"]), key=lambda name: (not is_papers(name), name)):
@@ -225,11 +223,3 @@ def _by_protocol(rows: pd.DataFrame) -> tuple[dict[str, pd.DataFrame], list[str]
             raise UserError(f"{protocol}: no model reaches any of the lengths that were evaluated: evaluate at 1x too")
         warnings += of_targets + of_seeds
     return shown, warnings
-
-
-def _styles(rows: Mapping[str, pd.DataFrame], losses: Mapping[str, pd.DataFrame]) -> dict[str, Style]:
-    """One style a model for all pictures."""
-    if not rows:
-        return {}
-    order = dict.fromkeys(model for table in losses.values() for model in table["Model"])
-    return styles.styles(pd.concat(rows.values()), list(order))

@@ -1,12 +1,18 @@
-"""What a report's page is made of: blocks, which show themselves in Markdown and in HTML."""
+"""The page of a report: blocks that render themselves as Markdown and as HTML.
+
+The HTML page needs no other file: it opens offline, and asks no host for anything.
+"""
 
 import base64
+import hashlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import resources
 
 import pandas as pd
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from extrapolate.reports import escaping, tables
@@ -14,25 +20,25 @@ from extrapolate.reports.escaping import one_line
 
 _WORD = r"([\w.=-]+)"  # a parameter or a file: nothing in it is markup
 _INTERVAL = re.compile(r"([-+]?[\d.]+) (\[[^\[\]]*\])(.*)")
-MARKS = {"undecided": "?"}  # behind a number that may be the best
-_FEW_ROWS = 15  # of a table: with more, its rows can be filtered by name
+MARKS = {"undecided": "?"}  # after a number that may be the best
+_FEW_ROWS = 15  # a longer table has a filter for its rows
 
 
 class Block(ABC):
-    """A piece of the page that stands for itself."""
+    """One piece of the page."""
 
     @abstractmethod
     def markdown(self) -> str:
-        """The block in Markdown, without the empty lines around it. No text in it is read as Markdown or HTML."""
+        """The block in Markdown, without blank lines around it. Its texts are escaped."""
 
     @abstractmethod
     def html(self) -> Markup:
-        """The block in HTML. No text in it is read as HTML."""
+        """The block in HTML. Its texts are escaped."""
 
 
 @dataclass(frozen=True)
 class Heading(Block):
-    """A title; level 1 is a chapter's, 2 a section's."""
+    """A title, of level 1 for a chapter and 2 for a section."""
 
     level: int
     text: str
@@ -47,13 +53,13 @@ class Heading(Block):
 
     @property
     def anchor(self) -> str:
-        """What an address within the page calls it."""
+        """The fragment that links within the page use."""
         return "-".join("".join(c if c.isalnum() else " " for c in self.text.lower()).split()) or "part"
 
 
 @dataclass(frozen=True)
 class Text(Block):
-    """A paragraph. strong: what must not be overlooked. code: words in backticks are code, in Markdown and in HTML."""
+    """A paragraph. strong: set in bold. code: words in backticks are code."""
 
     text: str
     strong: bool = False
@@ -74,9 +80,9 @@ class Text(Block):
 
 @dataclass(frozen=True)
 class Cell:
-    """A table's cell. value: what rows are sorted by; the text if it is None. note: what the reader can ask for.
+    """A table's cell. value: the sort key; if None, the text is. note: text shown on request.
 
-    kind: a key of MARKS, `best` or `good`. harm: how red it is, 0 to 1. colour: of the glyph before it.
+    kind: a key of MARKS, `best` or `good`. harm: how red it is, from 0 to 1. colour: that of the glyph before the text.
     """
 
     text: str
@@ -101,56 +107,50 @@ class Cell:
         mark = Markup(' <span class="mark">{}</span>').format(MARKS[self.kind]) if self.kind in MARKS else ""
         note = Markup('<span class="note">{}</span>').format(self.note) if self.note else ""
         text = escape(one_line(self.text))
-        if found := _INTERVAL.fullmatch(one_line(self.text)):  # the interval stands below its number
+        if found := _INTERVAL.fullmatch(one_line(self.text)):  # the interval goes below its number
             number, interval, rest = found.groups()
             text = Markup('{}{}<span class="interval">{}</span>').format(number, rest, interval)
         return Markup("<td{}{}>{}{}{}</td>").format(value, kind, text, mark, note)
 
     def head(self) -> Markup:
-        """The cell as the name of a row."""
+        """The cell as the header of a row."""
         glyph = Markup('<i style="color: {}">{}</i>').format(self.colour, self.glyph) if self.glyph else ""
         return Markup('<th scope="row">{}{}</th>').format(glyph, one_line(self.text))
 
 
 @dataclass(frozen=True)
 class Quotable(Text):
-    """A paragraph that `extrapolate report` prints on the terminal too, before all tables."""
+    """A paragraph that `extrapolate report` also prints on the terminal, before all tables."""
 
     def html(self) -> Markup:
         return Markup('<div class="answer">{}</div>').format(super().html())
 
 
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    """A table of Markdown; the first row is its head."""
-    head, *others = ("| " + " | ".join(row) + " |" for row in rows)
-    return "\n".join([head, "|" + "---|" * len(rows[0]), *others])
-
-
 @dataclass(frozen=True)
 class Table(Block):
-    """A table. With a title, `extrapolate report` prints it on the terminal too."""
+    """A table formatted by `tables.formatted`. If it has a title, `extrapolate report` also prints it."""
 
     frame: pd.DataFrame
     title: str = ""
 
     def markdown(self) -> str:
-        """Losses to three decimals, training time to two, n/a if there is no number."""
-        text = tables.formatted(self.frame)
-        rows = [list(text.columns), *text.to_numpy().tolist()]
-        return _table([[escaping.markdown(cell) for cell in row] for row in rows])
+        return self._grid().markdown()
 
     def html(self) -> Markup:
-        text = tables.formatted(self.frame)
+        return self._grid().html()
+
+    def _grid(self) -> "Grid":
+        shown = tables.formatted(self.frame)
         rows = [
-            [Cell(shown, _number(value)) for shown, value in zip(shown_row, row, strict=True)]
-            for shown_row, row in zip(text.to_numpy().tolist(), self.frame.to_numpy().tolist(), strict=True)
+            [Cell(text, _number(value)) for text, value in zip(texts, values, strict=True)]
+            for texts, values in zip(shown.to_numpy().tolist(), self.frame.to_numpy().tolist(), strict=True)
         ]
-        return Grid(list(text.columns), rows, self.title).html()
+        return Grid(list(shown.columns), rows, self.title)
 
 
 @dataclass(frozen=True)
 class Grid(Block):
-    """A table whose cells have marks, and in the HTML page notes; each row begins with its name."""
+    """A table whose cells can have marks and, on the HTML page, notes; the first cell of a row is its name."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]
@@ -158,7 +158,9 @@ class Grid(Block):
 
     def markdown(self) -> str:
         names = [escaping.markdown(name) for name in self.columns]
-        return _table([names, *([cell.markdown() for cell in row] for row in self.rows)])
+        rows = [names, *([cell.markdown() for cell in row] for row in self.rows)]
+        head, *others = (f"| {' | '.join(row)} |" for row in rows)
+        return "\n".join([head, "|" + "---|" * len(names), *others])
 
     def html(self) -> Markup:
         head = Markup().join(
@@ -186,7 +188,7 @@ class Grid(Block):
 
 @dataclass(frozen=True)
 class Drawing(Block):
-    """A picture of the HTML page alone, in it as a whole: what it shows, and the SVG."""
+    """A picture that only the HTML page has: its alternative text, and its SVG."""
 
     text: str
     svg: str
@@ -203,7 +205,7 @@ class Drawing(Block):
 
 @dataclass(frozen=True)
 class Code(Block):
-    """A command, as it is typed."""
+    """A command."""
 
     text: str
 
@@ -217,9 +219,9 @@ class Code(Block):
 
 @dataclass(frozen=True)
 class Switch(Block):
-    """Several views of one thing, each with its name: the HTML page shows one at a time, Markdown has the first shown.
+    """Named views of one thing: the HTML page shows one at a time, and Markdown has only the chosen one.
 
-    name: no other switch of the page has it. chosen: the number of the view that is shown first.
+    name: unique in the page. chosen: the index of the view that is shown first.
     """
 
     name: str
@@ -247,7 +249,7 @@ class Switch(Block):
 
 @dataclass(frozen=True)
 class Beside(Block):
-    """Two columns of blocks, one below the other on a phone and in Markdown."""
+    """Two columns of blocks; on a phone and in Markdown, one column below the other."""
 
     left: Sequence[Block]
     right: Sequence[Block]
@@ -263,7 +265,7 @@ class Beside(Block):
 
 @dataclass(frozen=True)
 class Details(Block):
-    """Words that the HTML page shows when the reader asks for them."""
+    """Blocks that the HTML page folds away under a summary."""
 
     blocks: Sequence[Block]
     summary: str = "How is this measured?"
@@ -277,7 +279,7 @@ class Details(Block):
 
 @dataclass(frozen=True)
 class OnlyMarkdown(Block):
-    """A block that the HTML page has in another place."""
+    """A block that the HTML page has elsewhere."""
 
     block: Block
 
@@ -288,22 +290,36 @@ class OnlyMarkdown(Block):
         return Markup()
 
 
-def within(blocks: Iterable[Block]) -> Iterator[Block]:
-    """The blocks, and all that are in them."""
-    for block in blocks:
-        yield block
-        if isinstance(block, Beside):
-            yield from within([*block.left, *block.right])
-        if isinstance(block, Details):
-            yield from within(block.blocks)
-        if isinstance(block, Switch):
-            for view in block.views.values():
-                yield from within(view)
-
-
 def markdown(blocks: Iterable[Block]) -> str:
     """The page in Markdown."""
     return _markdown(blocks) + "\n"
+
+
+def html(blocks: Sequence[Block], title: str) -> str:
+    """The page in HTML.
+
+    Its content security policy lets the browser run only the page's own scripts, by their hashes, and load nothing: a
+    name that was taken for markup would still do nothing.
+    """
+    shown = [block.html() for block in blocks]
+    scripts = [_asset("page.js")]
+    if any('<figure class="chart">' in block for block in shown):
+        scripts = [_asset("plotly.min.js", "plotly", "package_data"), _asset("charts.js"), *scripts]
+    environment = Environment(
+        loader=PackageLoader("extrapolate.reports", "assets"), autoescape=True, undefined=StrictUndefined
+    )
+    return environment.get_template("page.html.j2").render(
+        title=title,
+        blocks=shown,
+        chapters=[block for block in blocks if isinstance(block, Heading) and block.level == 1],
+        style=Markup(_asset("page.css")),
+        scripts=[Markup(script) for script in scripts],
+        hashes=[base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts],
+    )
+
+
+def _asset(name: str, package: str = "extrapolate.reports", folder: str = "assets") -> str:
+    return (resources.files(package) / folder / name).read_text(encoding="utf-8")
 
 
 def _markdown(blocks: Iterable[Block]) -> str:
@@ -315,5 +331,4 @@ def _html(blocks: Iterable[Block]) -> Markup:
 
 
 def _number(value: object) -> float | None:
-    """What a cell is sorted by; None if it is no number."""
     return float(value) if isinstance(value, int | float) and value == value else None

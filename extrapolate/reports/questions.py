@@ -1,4 +1,4 @@
-"""What a study asks, and the answer: the first sentences of its report."""
+"""The questions of a study, and their answers, which are the first sentences of its report."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -35,17 +35,17 @@ QUESTIONS = Table(
 
 
 def write_questions(folder: Path, rows: Iterable[dict[str, Any]]) -> None:
-    """Leaves in a study's folder what it asks; nothing if it asks nothing."""
+    """Writes a study's questions to its folder, or removes the file if there are none."""
     if found := list(rows):
         results.write(folder / FILE, found, QUESTIONS)
     else:
-        (folder / FILE).unlink(missing_ok=True)  # an earlier version of the study may have asked something
+        (folder / FILE).unlink(missing_ok=True)  # of an earlier version of the study
 
 
 def answers(material: Material, protocol: str) -> list[str]:
     """A sentence or two for each question whose runs are in the report. Raises UserError if a table is damaged.
 
-    All intervals hold at once with an error rate of ERROR (Bonferroni).
+    The intervals hold all at once with an error rate of ERROR (Bonferroni).
     """
     asked = material.of_studies(FILE, QUESTIONS).dropna(subset="run")
     groups = [mine for _, mine in asked.groupby(["study", "question"], sort=False)] if len(asked) else []
@@ -62,7 +62,7 @@ def _answer(material: Material, protocol: str, asked: pd.DataFrame, confidence: 
     sums = [one for one in material.sums if (one.protocol, one.factor) == (protocol, first["factor"])]
     found = list(of_pairs(sums, [(names[0], names[1])], confidence)) if len(a) == len(b) == 1 else []
     if len(found) != 1 or found[0].difference is None:
-        return f"Nothing can be said of {names[0]} and {names[1]} {at}: there is no loss of both with one seed."
+        return f"Nothing can be said about {names[0]} and {names[1]} {at}: they have no losses with the same seed."
     return " ".join(_sentences(found[0], at))
 
 
@@ -76,9 +76,9 @@ def _sentences(one: Comparison, at: str) -> Iterator[str]:
     elif one.word == EQUIVALENT:
         yield f"{one.model} and {one.other} are equivalent {at}: {found}."
     else:
-        why = "undecided" if one.word == UNDECIDED else "open, for there are too few documents"
+        why = "undecided" if one.word == UNDECIDED else "open, because there are too few documents"
         yield f"Whether {one.model} is better or worse than {one.other} {at} is {why}: {found}."
     if one.one_run:
-        yield f"This is about one run: to say it of the models, train at least {FEWEST_SEEDS} seeds."
+        yield f"This is about one run: for a statement about the models, train at least {FEWEST_SEEDS} seeds."
     elif advice := one.advice():
         yield f"Deciding a difference of this size would take about {advice}.".replace("about more", "more")

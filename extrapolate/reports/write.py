@@ -17,9 +17,8 @@ from extrapolate.errors import UserError
 from extrapolate.folders import listed
 from extrapolate.reports.baseline import TOLERANCE, Checked, check_tolerance, checked, read_baseline
 from extrapolate.reports.gather import DOCUMENTS, HTML_PAGE, PAGE, TEXT, gather
-from extrapolate.reports.html import html
 from extrapolate.reports.material import Material, collect
-from extrapolate.reports.page import Block, Heading, Quotable, Table, Text, markdown
+from extrapolate.reports.page import Block, Heading, Quotable, Table, Text, html, markdown
 from extrapolate.reports.plots import own_settings
 from extrapolate.reports.sections.base import Writer, in_order, parts
 from extrapolate.statistics.comparison import CONTROL

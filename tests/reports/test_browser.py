@@ -8,8 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from extrapolate.reports.html import html
-from extrapolate.reports.page import Cell, Grid, Table
+from extrapolate.reports.page import Cell, Grid, Table, html
 
 DESKTOP, PHONE = (1280, 900), (390, 800)
 

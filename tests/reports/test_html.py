@@ -8,8 +8,7 @@ import re
 from html.parser import HTMLParser
 
 from extrapolate.reports import escaping
-from extrapolate.reports.html import html
-from extrapolate.reports.page import Cell, Grid, Text, markdown
+from extrapolate.reports.page import Cell, Grid, Text, html, markdown
 
 
 class Read(HTMLParser):

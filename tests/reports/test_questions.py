@@ -49,12 +49,8 @@ def answered(
                 for seed in range(seeds)
             ]  # fmt: skip
     write_questions(folder, questions)
-    documents_of = pd.DataFrame(found)
-    material = Material(
-        Evaluated(folders, ()), {"fixed-target": pd.DataFrame(rows)}, {}, documents_of, (), pd.DataFrame(), {},
-        sums=settings(documents_of),
-    )  # fmt: skip
-    return answers(material, "fixed-target")
+    evaluated, of_protocol = Evaluated(folders, ()), {"fixed-target": pd.DataFrame(rows)}
+    return answers(Material(evaluated, of_protocol, sums=settings(pd.DataFrame(found))), "fixed-target")
 
 
 def test_each_verdict_in_words(tmp_path: Path) -> None:
@@ -76,7 +72,7 @@ def test_one_seed_says_that_three_are_needed(tmp_path: Path) -> None:
     (said,) = answered(tmp_path, ("ALiBi", "RoPE"), seeds=1)
     assert said.startswith("ALiBi is better than RoPE at 8x: ")
     assert said.endswith(
-        "over 1 seed and 40 documents. This is about one run: to say it of the models, train at least 3 seeds."
+        "over 1 seed and 40 documents. This is about one run: for a statement about the models, train at least 3 seeds."
     )
 
 
@@ -94,10 +90,12 @@ def test_nothing_asked_and_nothing_found(tmp_path: Path) -> None:
     assert answered(tmp_path) == []
     assert not (tmp_path / FILE).exists()
     (said,) = answered(tmp_path, ("ALiBi", "RoPE"), at=16)
-    assert said == "Nothing can be said of ALiBi and RoPE at 16x: there is no loss of both with one seed."
+    assert said == "Nothing can be said about ALiBi and RoPE at 16x: they have no losses with the same seed."
     assert answered(tmp_path, ("ALiBi", "RoPE"), documents=5)[0].startswith("Whether ALiBi is better or worse than ")
     losses = {"RoPE": 5.0, "FoX": 4.6}
-    assert answered(tmp_path, ("ALiBi", "RoPE"), losses=losses)[0].startswith("Nothing can be said of ALiBi and RoPE")
+    assert answered(tmp_path, ("ALiBi", "RoPE"), losses=losses)[0].startswith(
+        "Nothing can be said about ALiBi and RoPE"
+    )
     assert answered(tmp_path, ("ALiBi", "T5"), losses=losses) == []  # the question of another report
 
 
@@ -106,6 +104,5 @@ def test_a_damaged_table_is_refused(tmp_path: Path) -> None:
     assert len(results.read(tmp_path / FILE, QUESTIONS)) == 6
     runs = {tmp_path / "runs" / "ALiBi-0": "ALiBi-0"}
     (tmp_path / FILE).write_bytes(b"PAR1")
-    material = Material(Evaluated(runs, ()), {}, {}, pd.DataFrame(), (), pd.DataFrame(), {})
     with pytest.raises(UserError, match=r"questions.parquet is damaged"):
-        answers(material, "fixed-target")
+        answers(Material(Evaluated(runs, ())), "fixed-target")

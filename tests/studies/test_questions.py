@@ -103,6 +103,6 @@ def test_the_report_begins_with_the_answer(cli, study) -> None:
     begins = (f"ALiBi is better than {name} at 4x: ", f"ALiBi is worse than {name} at 4x: ", f"ALiBi and {name} are ")
     assert first.startswith((*begins, f"Whether ALiBi is better or worse than {name} at 4x is undecided: "))
     assert " nats over 2 seeds and " in first
-    assert "What the study asks has 5 % of its own" in page
+    assert "The answers to the study's questions have an error rate of 5 % of their own" in page
     assert written.answer.startswith(first[:20])
     assert xt.report("out/runs", "again").answer == written.answer

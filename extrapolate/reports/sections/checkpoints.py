@@ -84,8 +84,7 @@ class Checkpoints(Section):
 def _failures(material: Material, protocol: str) -> dict[tuple[str, int], Failure]:
     """By model and step, the failure length, where the protocol has losses by position; in the longest windows."""
     documents = material.documents_along[material.documents_along["protocol"] == protocol]
-    seq_len = int(material.rows[protocol]["seq_len"].iloc[0])
-    if not known_by(protocol).positions or not has_positions(documents, seq_len):
+    if not known_by(protocol).positions or not has_positions(documents, material.seq_len(protocol)):
         return {}
     return {
         (one.model, int(str(step))): one

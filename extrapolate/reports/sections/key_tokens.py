@@ -71,7 +71,7 @@ class KeyTokens(Section):
         blocks: list[Block] = [Heading(2, f"Key tokens under {subject}")]
         if not same_rule(rows):
             return Part([*blocks, Text(UNLIKE)])
-        documents = material.documents[material.documents["protocol"] == subject]
+        documents = material.of_documents(subject)
         blocks += [Text(chosen(rows)), Text("Loss of key tokens:"), Table(losses(of_key_tokens(rows), order))]
         tables, said = [], []
         for kind, of_kind in KINDS.items():

@@ -85,7 +85,6 @@ class Losses(Section):
     @staticmethod
     def part(material: Material, subject: str) -> Part:
         rows, table = material.rows[subject], material.losses[subject]
-        compared = [one for one in material.compared if one.protocol == subject]
         stem, said = f"loss_by_ev{suffix(subject)}", tables.caption(rows)
         blocks: list[Block] = [
             Heading(2, f"Protocol {subject}"),
@@ -98,8 +97,8 @@ class Losses(Section):
             blocks += [Text("Standard deviation over seeds:"), Table(spread)]
         if (worst := tables.worst_seed(rows)) is not None:
             blocks += [Text("Loss of the worst seed at each length:"), Table(worst)]
-        against = comparison.corrected([one for one in compared if one.other == comparison.CONTROL], "holm")
-        stretches = [Text(STRETCHES)] if any(one.clusters == "stretches" for one in compared) else []
+        against = material.against(subject, comparison.CONTROL)
+        stretches = [Text(STRETCHES)] if any(one.clusters == "stretches" for one in against) else []
         drawn = chart(rows, material.styles, against, f"Protocol {subject}", f"{stem}.png")
         blocks += [
             # The first screen has the charts, and in Markdown the first one.

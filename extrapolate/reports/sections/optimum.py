@@ -51,14 +51,13 @@ class Optimum(Section):
     @staticmethod
     def part(material: Material, subject: str) -> Part:
         best = optimum_by_ev(material.rows[subject], material.models(subject))
-        compared = [one for one in material.compared if one.protocol == subject]
-        against = comparison.corrected([one for one in compared if one.other == OPTIMUM], "holm")
+        against = material.against(subject, OPTIMUM)
         blocks = [
             Table(best),
             Details([Text(OPTIMUM_TEXT)]),
             *(
                 Text(f"{one.model} is below the optimum at {one.factor:g}x. {BELOW_OPTIMUM}", strong=True)
-                for one in below_optimum(compared)
+                for one in below_optimum(against)
             ),
             Text("Difference to the optimum, with its 95 % interval:"),
             Table(comparison.against(against, OPTIMUM, material.models(subject))),

@@ -62,7 +62,7 @@ def _protocol(material: Material, protocol: str, rows: pd.DataFrame) -> list[Blo
     sums = [setting for setting in material.sums if setting.protocol == protocol]
     best = list(comparison.with_best(sums))
     to_best = {(one.model, one.factor): one for one in best}
-    against = [one for one in material.compared if one.protocol == protocol and one.other == CONTROL]
+    against = material.against(protocol, CONTROL)
     cells = _Cells(rows, sums, to_best, {(one.model, one.factor): one for one in against})
     units: dict[str, Callable[[str, float], Cell]] = {"loss": cells.loss, "perplexity": cells.perplexity}
     if cells.has_bits:

@@ -94,20 +94,18 @@ class Positions(Section):
     def subjects(material: Material) -> Sequence[str]:
         return [
             protocol
-            for protocol, rows in material.rows.items()
+            for protocol in material.rows
             if known_by(protocol).positions
-            and has_positions(
-                material.documents[material.documents["protocol"] == protocol], int(rows["seq_len"].iloc[0])
-            )
+            and has_positions(material.of_documents(protocol), material.seq_len(protocol))
         ]
 
     @staticmethod
     def part(material: Material, subject: str) -> Part:
-        documents = material.documents[material.documents["protocol"] == subject]
+        documents = material.of_documents(subject)
         curves = by_position(documents)
         found = with_seeds(failures(curves), documents)
         named = styles.named(material.styles, material.rows[subject])
-        seq_len, end = int(material.rows[subject]["seq_len"].iloc[0]), suffix(subject)
+        seq_len, end = material.seq_len(subject), suffix(subject)
         drawn = Curves(curves, found, named, material.styles, seq_len)
         losses = drawn.losses(f"loss_by_position{end}.png")
         blocks: list[Block] = [Heading(2, "Where in the context"), Plot(losses)]

@@ -2,18 +2,16 @@
 
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from extrapolate import specs
-from extrapolate.reports.gather import Evaluated
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Heading, Text, markdown
 from extrapolate.reports.sections import base
 from extrapolate.reports.sections.base import Part, Section
 from extrapolate.reports.write import lay_out
 
-MATERIAL = Material(Evaluated({}, ()), {}, {}, pd.DataFrame(), (), pd.DataFrame(), {})
+MATERIAL = Material()
 
 
 def section(name: str, about: str = "", written: tuple[str, ...] = (), **attributes: object) -> type[Section]:

@@ -6,7 +6,6 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from extrapolate.reports.gather import Evaluated
 from extrapolate.reports.material import Material
 from extrapolate.reports.sections.key_tokens import KEY_TOKENS, UNLIKE, KeyTokens, chosen
 from extrapolate.statistics.key_tokens import of_key_tokens, of_others
@@ -46,7 +45,7 @@ def material_of(*made: tuple[dict[str, Any], list[dict[str, Any]]]) -> Material:
     rows = pd.DataFrame([row for row, _ in made])
     documents = pd.DataFrame([row for _, mine in made for row in mine])
     losses = pd.DataFrame({"Model": list(dict.fromkeys(rows["model"]))})
-    return Material(Evaluated({}, ()), {"fixed-target": rows}, {"fixed-target": losses}, documents, [], rows, {})
+    return Material(rows={"fixed-target": rows}, losses={"fixed-target": losses}, documents=documents)
 
 
 def test_the_parts_add_up_to_the_whole() -> None:

@@ -3,7 +3,6 @@
 import pandas as pd
 import pytest
 
-from extrapolate.reports.gather import Evaluated
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Text
 from extrapolate.reports.sections.optimum import Optimum, has_optimum, optimum_by_ev
@@ -70,7 +69,7 @@ def test_a_model_below_the_optimum_is_told_in_bold() -> None:
         Comparison("windows", 4.0, model, OPTIMUM, found, "documents", (0,), these_runs=found, p=p, one_run=True)
         for (model, found), p in zip(ends.items(), (0.03, 0.01), strict=True)
     ]
-    material = Material(Evaluated({}, ()), {"windows": made}, {"windows": losses}, made, compared, made, {})
+    material = Material(rows={"windows": made}, losses={"windows": losses}, compared=compared)
     assert Optimum.subjects(material) == ["windows"]
     part = Optimum.part(material, "windows")
     (strong,) = [block for block in part.blocks if isinstance(block, Text) and block.strong]

@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from extrapolate.reports import styles
-from extrapolate.reports.gather import Evaluated
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Beside, Cell, Details, Grid, Switch, Text, markdown
 from extrapolate.reports.sections.overview import Overview
@@ -49,12 +48,10 @@ def shown(
     rows["n_bytes"] = 1.0 if lossless else math.nan
     part = Overview.part(
         Material(
-            evaluated=Evaluated({}, ()),
             rows={protocol: rows},
             losses={protocol: pd.DataFrame({"Model": list(losses)})},
             documents=by_document,
             compared=tuple(comparisons(by_document, pairs=False)),
-            probes=pd.DataFrame(),
             styles=styles.styles(rows, list(losses)),
             sums=settings(by_document),
         ),

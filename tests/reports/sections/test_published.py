@@ -56,11 +56,8 @@ def material(
                     for number, off in enumerate(noise - noise.mean())
                 ]  # fmt: skip
     write_cells(tmp_path, [table], cells)
-    frame = pd.DataFrame(rows).astype({"seed": "Int64"})
-    return Material(
-        Evaluated(folders, ()), {"windows": frame}, {}, pd.DataFrame(documents).astype({"seed": "Int64"}), (),
-        pd.DataFrame(), {},
-    )  # fmt: skip
+    shown, by_document = (pd.DataFrame(made).astype({"seed": "Int64"}) for made in (rows, documents))
+    return Material(Evaluated(folders, ()), {"windows": shown}, documents=by_document)
 
 
 def texts(made: Part) -> list[str]:
