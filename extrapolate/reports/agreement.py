@@ -8,17 +8,17 @@ from typing import Literal
 from extrapolate.results.verdicts import BETTER, EQUIVALENT, UNDECIDED, WORSE, Verdict
 from extrapolate.statistics.comparison import MARK, Comparison
 
-# Papers give no intervals, and most print two decimals: what is nearer is not called ordered, in the table's own units.
+# The least difference of an ordered pair, in the table's units. Papers give no intervals, and most print two decimals.
 LEAST = 0.02
-LEAST_TIME = 0.1  # ratio: what two trainings on one machine differ in without a cause
-_EXACT = 1e-9  # 3.88 and 3.90 are 0.02 apart, which float64 does not quite say
+LEAST_TIME = 0.1  # ratio: two trainings on one machine can differ by this much without a cause
+_EXACT = 1e-9  # in float64, 3.90 - 3.88 is a little less than 0.02
 
 Order = Literal["same", "reversed", "equivalent", "undecided", "missing"]
 
 
 @dataclass(frozen=True)
 class Value:
-    """A number of a published table, and ours, None if there is none. model: what ours is called in our tables."""
+    """A number of a published table, and ours or None. model: the name of our model."""
 
     row: str
     column: str
@@ -37,7 +37,7 @@ Compare = Callable[[list[tuple[Value, Value]]], Mapping[tuple[Value, Value], Com
 class Pair:
     """Two values of a table that the paper orders: `lower` is the lower one there.
 
-    Both are of one column, or of one row at the shortest and the longest length. compared: our losses, `lower` less
+    They are in one column, or in one row at the shortest and the longest length. compared: our losses, `lower` minus
     `higher`, nats; None if the quantity is a time, or ours is missing.
     """
 
@@ -57,7 +57,7 @@ class Pair:
 
     @property
     def where(self) -> str:
-        """The column, or those of both lengths."""
+        """The column, or the columns of both lengths."""
         if not self.by_length:
             return self.lower.column
         first, last = (self.higher, self.lower) if self.better else (self.lower, self.higher)
@@ -65,24 +65,24 @@ class Pair:
 
     @property
     def text(self) -> str:
-        """What the paper says: `ExPE below RoPE`, or `ExPE better`, which is with length."""
+        """What the paper says: `ExPE below RoPE`, or `ExPE better` (with length)."""
         if not self.by_length:
             return f"{self.lower.row} below {self.higher.row}"
         return f"{self.lower.row} {'better' if self.better else 'worse'}"
 
     @property
     def one_run(self) -> bool:
-        """Whether the order is that of one run: a model of ours has one seed, or it is a time."""
+        """Whether the order is only that of one run: one of our models has one seed, or the quantity is a time."""
         return self.lower.quantity == "time" or (self.compared is not None and self.compared.one_run)
 
     @property
     def published(self) -> float:
-        """The difference in the paper, in its units: the lower number less the other."""
+        """The difference in the paper, in its units: the lower number minus the other."""
         return self.lower.published - self.higher.published
 
     @property
     def difference(self) -> float | None:
-        """The same of ours: nats for losses and perplexities, a ratio for times; None if one is missing."""
+        """Our difference: nats for losses and perplexities, a ratio for times; None if one is missing."""
         if self.lower.ours is None or self.higher.ours is None:
             return None
         if self.lower.quantity == "time":
@@ -91,9 +91,9 @@ class Pair:
 
     @property
     def order(self) -> Order:
-        """How ours are ordered: as in the paper or the other way round; or the verdict that they have no order.
+        """Whether our order is the same as the paper's or reversed, or else the verdict on our difference.
 
-        The interval of the difference decides, by itself.
+        The interval of this difference decides, without a correction for the number of differences.
         """
         if self.lower.ours is None or self.higher.ours is None:
             return "missing"
@@ -105,20 +105,19 @@ class Pair:
 
     @property
     def sure(self) -> bool:
-        """Whether the order of our losses is told also after the correction for the number of differences."""
+        """Whether our order remains after the correction for the number of differences."""
         return self.compared is not None and self.compared.sure()
 
 
 def pairs_of(values: Sequence[Value], compare: Compare) -> list[Pair]:
-    """The pairs that a table orders, with ours. `compare` is given those that have losses of ours."""
+    """The pairs that a table orders. `compare` is called with those for which we have losses."""
     found = _ordered(values)
-    comparable = [(one, other) for one, other in found if one.quantity != "time" and one.model and other.model]
-    compared = compare(comparable)
-    return [Pair(one, other, compared.get((one, other))) for one, other in found]
+    compared = compare([pair for pair in found if pair[0].quantity != "time" and pair[0].model and pair[1].model])
+    return [Pair(*pair, compared.get(pair)) for pair in found]
 
 
 def _ordered(values: Sequence[Value]) -> list[tuple[Value, Value]]:
-    """The lower value first: of one column and group, and of one row at its first and last length."""
+    """The ordered pairs, lower value first: in one column and group, and in one row at its first and last length."""
     found = [
         (one, other)
         for column in dict.fromkeys(value.column for value in values)
@@ -138,27 +137,24 @@ def _ordered(values: Sequence[Value]) -> list[tuple[Value, Value]]:
 
 
 def summary(pairs: Sequence[Pair]) -> str:
-    """How many pairs agree: of models, of lengths, and of times, which say nothing of the models' losses."""
+    """How many pairs agree, counted separately for rows, for lengths, and for times."""
     kinds: dict[str, list[Pair]] = {"pairs of rows": [], "rows by length": [], "pairs of times": []}
     for pair in pairs:
         of_losses = "rows by length" if pair.by_length else "pairs of rows"
         kinds["pairs of times" if pair.lower.quantity == "time" else of_losses].append(pair)
     said = []
-    for kind, mine in kinds.items():
-        if mine:
-            counts = ", ".join(filter(None, (_counted(mine, order) for order in _COUNTED)))
-            said.append(f"The paper orders {len(mine)} {kind}. In ours: {counts}.")
-    return " ".join(said) or "The paper's numbers are too near to each other to be ordered."
+    for kind, of_kind in kinds.items():
+        counts = []
+        for order, words in _COUNTED.items():
+            if mine := [pair for pair in of_kind if pair.order == order]:
+                sure = sum(pair.sure for pair in mine)
+                counts.append(f"{len(mine)} {words}{f' ({sure} {MARK})' if sure else ''}")
+        if counts:
+            said.append(f"The paper orders {len(of_kind)} {kind}. In ours: {', '.join(counts)}.")
+    return " ".join(said) or "The paper's numbers are too close to each other to be ordered."
 
 
 _COUNTED: dict[Order, str] = {
     "same": "the same way", "reversed": "the other way round", EQUIVALENT: "equivalent", UNDECIDED: "undecided",
     "missing": "missing",
 }  # fmt: skip
-
-
-def _counted(pairs: Sequence[Pair], order: Order) -> str:
-    """`9 the same way (7 *)`; nothing if no pair is so ordered."""
-    mine = [pair for pair in pairs if pair.order == order]
-    sure = sum(pair.sure for pair in mine)
-    return f"{len(mine)} {_COUNTED[order]}{f' ({sure} {MARK})' if sure else ''}" if mine else ""

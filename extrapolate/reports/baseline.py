@@ -1,4 +1,4 @@
-"""Whether losses got worse than in an earlier report, or in other rows that were kept."""
+"""Checks whether losses got worse than in a baseline: an earlier report, or other rows that were kept."""
 
 import math
 from collections.abc import Hashable, Iterator, Sequence
@@ -28,7 +28,7 @@ from extrapolate.statistics.intervals import FEWEST
 from extrapolate.statistics.seeds import in_words, of_seeds, seeds_of, shared
 from extrapolate.statistics.sums import settings
 
-TOLERANCE = 0.02  # nats: what retraining on another machine can change without a cause
+TOLERANCE = 0.02  # nats: retraining on another machine can change a loss by this much without a cause
 BEFORE = ", before"  # ends the name of a model of the baseline
 _KEY = list(results.EVALS.key)
 _PLACE = ["protocol", "factor", "model"]
@@ -36,9 +36,9 @@ _PLACE = ["protocol", "factor", "model"]
 
 @dataclass(frozen=True)
 class Baseline:
-    """The rows that a report is checked against: of `evals.parquet`, and of `eval_documents.parquet` if it is there.
+    """The rows that a report is checked against: those of `evals.parquet`, and of `eval_documents.parquet` if any.
 
-    named: the path, as it was given. left_out: in words, what was left out of it.
+    named: the path as it was given. left_out: what was left out, in words.
     """
 
     named: str
@@ -51,12 +51,13 @@ class Baseline:
 class Checked:
     """The losses of a report beside those of a baseline.
 
-    rows: a row for each protocol, factor and model that both have, or the baseline alone: the losses `before` and `now`
+    rows: a row for each protocol, factor and model that both or only the baseline have: the losses `before` and `now`
     and their `difference`, means over the seeds that both have, nats per target; `low` and `high`, the ends of its 95 %
     interval; `p_corrected`, its p value after Holm's correction for the number of rows; the number of `seeds`;
-    `seeds_gone`, those of the baseline that have no row now, as text, None if there are none; and a `verdict`, of which
-    `tolerance`, nats, is the least difference that matters. If no interval can be made, the difference alone decides. A
-    loss that is gone is worse, of all seeds, if there is no `now`, or of one. notes: what was not compared, and why.
+    `seeds_gone`, the baseline's seeds that have no row now, as text, None if there are none; and a `verdict`, for which
+    `tolerance`, nats, is the least difference that matters. Without an interval, the difference alone decides. A loss
+    that is gone counts as worse, whether it is that of all seeds (there is no `now`) or of one. notes: what was not
+    compared, and why.
     """
 
     baseline: str
@@ -66,12 +67,12 @@ class Checked:
 
     @property
     def worse(self) -> pd.DataFrame:
-        """The rows that are worse, the largest difference first."""
+        """The rows that are worse, with the largest difference first."""
         mine = self.rows[self.rows["verdict"] == WORSE]
         return mine.sort_values("difference", ascending=False, na_position="first")
 
     def summary(self) -> str:
-        """What was found, in one sentence."""
+        """The result in one sentence."""
         count = len(self.rows)
         losses = f"{count} {'loss' if count == 1 else 'losses'}"
         if (worse := self.worse).empty:
@@ -92,15 +93,15 @@ def _text(row: Any) -> str:
 
 
 def check_tolerance(tolerance: float) -> None:
-    """Raises UserError if it is none."""
+    """Raises UserError if it is not a finite number of 0 or more."""
     if not 0 <= tolerance < math.inf:
         raise UserError(f"`tolerance={tolerance}` is no tolerance: it is in nats, 0 or more")
 
 
 def read_baseline(path: Path, out: Path) -> Baseline:
-    """The rows at a path: an `evals.parquet`, or a folder as `report` takes it, such as an earlier report.
+    """Reads the rows at a path: an `evals.parquet`, or a folder that `report` accepts, such as an earlier report.
 
-    Raises UserError if there are none, they are damaged, or they lie in `out`, which the report replaces.
+    Raises UserError if there are none, they are damaged, or they are in `out`, which the report replaces.
     """
     if not path.exists():
         raise UserError(f"{path}: no such file or folder; name an earlier report, or evaluated runs")
@@ -124,10 +125,10 @@ def checked(
     shown: pd.DataFrame,
     documents: pd.DataFrame,
 ) -> Checked:
-    """Compares what a report shows with a baseline, on the same targets and the same seeds.
+    """Compares the losses that a report shows with a baseline's, on the same targets and the same seeds.
 
-    evals: the rows of `evals.parquet` that the report was made from; shown: those of them that it shows; documents: the
-    rows of these by document. Raises UserError if the baseline shares nothing with them.
+    evals: the rows of `evals.parquet` that the report was made from. shown: the ones that it shows. documents: their
+    rows by document. Raises UserError if the baseline shares no loss with them.
     """
     there, before = _named_alike(evals, shown, baseline)
     pairs, left = _pairs(there.merge(shown[_KEY], on=_KEY), before, there)
@@ -143,9 +144,9 @@ def checked(
 
 @dataclass(frozen=True)
 class _Pair:
-    """The rows of one protocol, factor and model, now and before, of the seeds that both have, on the same targets.
+    """The rows of one protocol, factor and model, now and before, for the seeds that both have, on the same targets.
 
-    now is empty if the model is gone. gone: the seeds of before that have no row now.
+    now: empty if the model is gone. gone: the baseline's seeds that have no row now.
     """
 
     place: tuple[Hashable, ...]
@@ -155,7 +156,7 @@ class _Pair:
     gone: tuple[int, ...]
 
     def row(self, compared: Comparison | None, tolerance: float) -> dict[str, Any]:
-        """The pair's row, see `Checked`."""
+        """The row of `Checked.rows`."""
         before, now = strict_mean(self.before["loss"]), strict_mean(self.now["loss"])
         interval = None if compared is None else compared.difference
         difference = now - before if interval is None else interval.mean
@@ -175,9 +176,9 @@ class _Pair:
 def _named_alike(
     evals: list[dict[str, Any]], shown: pd.DataFrame, baseline: Baseline
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The rows now, also those that are not shown, and before, on one corpus.
+    """The rows now, including those that are not shown, and before, on one corpus, with the same name for a model.
 
-    A model has one name in both, also where sizes are a part of names.
+    Only the two together decide whether sizes are part of the names.
     """
     same = {column: shown[column].iloc[0] for column in COMPARABLE}
     before = frame_of(baseline.evals) if baseline.evals else pd.DataFrame()
@@ -197,7 +198,7 @@ def _named_alike(
 
 
 def _pairs(now: pd.DataFrame, before: pd.DataFrame, there: pd.DataFrame) -> tuple[list[_Pair], dict[str, list[str]]]:
-    """What can be compared; and by reason, what cannot. there: the rows now, also those that are not shown."""
+    """The pairs that can be compared, and the rest by reason. there: the rows now, including those not shown."""
     pairs: list[_Pair] = []
     left: dict[str, list[str]] = {}
     rows_before = dict(iter(before.groupby(_PLACE)))
@@ -229,7 +230,7 @@ def _pairs(now: pd.DataFrame, before: pd.DataFrame, there: pd.DataFrame) -> tupl
 def _compared(
     pairs: Sequence[_Pair], documents: pd.DataFrame, documents_before: pd.DataFrame, tolerance: float
 ) -> dict[tuple[Hashable, ...], Comparison]:
-    """By place, the difference with its interval, if both have the documents of all their runs; Holm-corrected."""
+    """The Holm-corrected differences with their intervals, by place, if both sides have documents of all their runs."""
     seeds = {pair.place: pair.seeds for pair in pairs}
     now = of_documents(pd.concat([pair.now for pair in pairs]), documents)
     rows_before = pd.concat([pair.before for pair in pairs])
@@ -251,16 +252,11 @@ def _compared(
 
 
 def _caveats(pairs: Sequence[_Pair], rows: pd.DataFrame) -> Iterator[str]:
-    """What the reader must know of the rows."""
-    changed = [
-        str(model)
-        for model in dict.fromkeys(pair.place[-1] for pair in pairs)
-        if any(
-            set(pair.now["config_hash"]) != set(pair.before["config_hash"]) for pair in pairs if pair.place[-1] == model
-        )
-    ]
+    """What the reader must know about the rows."""
+    changed = [pair.place[-1] for pair in pairs if set(pair.now["config_hash"]) != set(pair.before["config_hash"])]
     if changed:
-        yield f"trained with other settings than in the baseline: {listed(changed)}"
+        models = [str(model) for model in dict.fromkeys(pair.place[-1] for pair in pairs) if model in changed]
+        yield f"trained with other settings than in the baseline: {listed(models)}"
     if count := int((rows["low"].isna() & rows["difference"].notna()).sum()):
         yield (
             f"{count} of {len(rows)} differences have no interval, and are judged by the tolerance alone: an interval "

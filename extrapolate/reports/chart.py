@@ -1,4 +1,4 @@
-"""What a chart shows, described once: `traces` draws it for the page, and `plots` as a picture."""
+"""Descriptions of charts: `traces` draws them for the HTML page, and `plots` as pictures."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,8 +9,8 @@ import pandas as pd
 
 from extrapolate.reports.styles import Style, drawable
 
-MOST_ROWS = 40  # of a map that can still be read
-BETTER, NEITHER, WORSE = "#6BAEDD", "#F4F4F2", "#F0925A"  # of a map's cells; the ink can be read on all of them
+MOST_ROWS = 40  # of a map that is still legible
+BETTER, NEITHER, WORSE = "#6BAEDD", "#F4F4F2", "#F0925A"  # colours of a map's cells; INK is legible on all of them
 INK = "#101214"
 
 
@@ -18,8 +18,8 @@ INK = "#101214"
 class Axis:
     """One axis of a panel. The renderer chooses what is not given.
 
-    scale: `even` puts all `ticks` at the same distance from each other; every x of the panel is one of them.
-    ticks: value -> label. range: the values that are shown; points outside are marked or counted.
+    scale: `even` spaces all `ticks` evenly, and then every x of the panel is one of them. ticks: value -> label.
+    range: the values that are shown; points outside are marked or counted.
     """
 
     title: str = ""
@@ -32,11 +32,11 @@ class Axis:
 class Series:
     """A line or some points, named at the end of the line or in the legend.
 
-    style: None for a thin grey line that has no name in the picture. low, high: a band around y.
-    texts: for each point, what the page says when the reader points at it. seconds: for each point, the training time.
+    style: None for a thin grey line without a name in the picture. low, high: a band around y. texts: a tooltip for
+    each point on the page. seconds: the training time at each point.
 
     kind: `line`, `points`; `thin`, a line behind the one with the same name, such as one seed; `crosses`, marks on the
-    line with the same name; `reference`, a grey dashed line that stands for no model, and `steps`, the same as a
+    line with the same name; `reference`, a grey dashed line that is not a model, and `steps`, such a line as a
     staircase.
     """
 
@@ -51,7 +51,7 @@ class Series:
     seconds: Iterable[float] | None = None
 
     def band(self) -> pd.DataFrame:
-        """x, low and high of the points where the band has both ends; empty without a band."""
+        """x, low and high of the points at which the band has both ends; empty without a band."""
         if self.style is None or self.low is None or self.high is None:
             return pd.DataFrame(columns=["x", "low", "high"])
         ends = pd.DataFrame({"x": list(self.x), "low": list(self.low), "high": list(self.high)}, dtype=float).dropna()
@@ -59,20 +59,20 @@ class Series:
 
     @property
     def is_reference(self) -> bool:
-        """Whether it stands for no model."""
+        """Whether it is not a model."""
         return self.kind in ("reference", "steps")
 
     @property
     def is_behind(self) -> bool:
-        """Whether it belongs to another line, and has no name of its own."""
+        """Whether it belongs to another line and has no name of its own."""
         return self.kind in ("thin", "crosses")
 
 
 @dataclass(frozen=True)
 class Panel:
-    """Series on one pair of axes. since: points further to the left may leave the range of y unmentioned.
+    """Series on one pair of axes. since: points to the left of it may leave the range of y without being counted.
 
-    title: above the picture; the page has it in place of a title of y that is missing, and to choose between panels.
+    title: shown above the picture; on the page, it labels y if that has no title, and the switch between panels.
     """
 
     series: Sequence[Series]
@@ -85,10 +85,10 @@ class Panel:
 
 @dataclass(frozen=True)
 class Heat:
-    """Numbers by row and column, each in a cell whose colour says how large it is.
+    """A heat map of numbers by row and column.
 
-    values_RC: NaN for an empty cell. most: the value with the strongest colour. signed: whether -most is strong too,
-    in another colour. digits: decimals in a cell. title: above the picture. below: what the columns are.
+    values_RC: NaN for an empty cell. most: the value with the strongest colour. signed: whether -most has a strong
+    colour too, a different one. digits: decimals in a cell. title: above the picture. below: what the columns are.
     """
 
     title: str
@@ -101,12 +101,12 @@ class Heat:
     below: str = "evaluation length / training length"
 
     def texts(self) -> list[list[str]]:
-        """What the cells say."""
+        """The texts of the cells."""
         sign = "+" if self.signed else ""
         return [["" if value != value else f"{value:{sign}.{self.digits}f}" for value in row] for row in self.values_RC]
 
     def colours(self) -> list[str]:
-        """From the least value to the most."""
+        """The colours from the least value to the greatest."""
         return [BETTER, NEITHER, WORSE] if self.signed else [NEITHER, BETTER]
 
     def ends(self) -> tuple[float, float]:
@@ -116,11 +116,11 @@ class Heat:
 
 @dataclass(frozen=True)
 class Chart:
-    """What a chart shows, and the name of its picture's file.
+    """What a chart shows, and the file name of its picture.
 
-    text: in a few words, for those who do not see it. panels: with one y-axis, its scale is shared; the names of series
-    stand beside the last one. kept: lines are exponential moving averages that keep this share at each point, and the
-    page lets the reader change it.
+    text: the alternative text, a few words. panels: they share a scale if their y-axes are equal; the names of series
+    are beside the last one. kept: if given, lines are exponential moving averages that keep this share at each point,
+    and readers of the page can change it.
     """
 
     text: str
@@ -130,7 +130,7 @@ class Chart:
 
 
 def seeds(rows: pd.DataFrame, model: str, style: Style | None, against: str = "factor") -> list[Series]:
-    """A thin line for each run of a named model, of its losses against a column; none if it has one run."""
+    """A thin line for each run of a named model: its losses against a column. None if the model has one run."""
     if style is None or rows["run"].nunique() < 2:
         return []
     runs = rows.sort_values(against).groupby("run")
@@ -140,7 +140,7 @@ def seeds(rows: pd.DataFrame, model: str, style: Style | None, against: str = "f
 def differences(title: str, table: pd.DataFrame, rows: Sequence[str]) -> Heat:
     """A table of differences as a map, with names for its rows.
 
-    The strongest colour is that of the 90th percentile, so that one large difference does not make the others pale.
+    The colours are strongest at the 90th percentile, so that one large difference does not make the others pale.
     """
     values_RC = table.to_numpy(float)
     sizes = np.abs(values_RC[np.isfinite(values_RC)])
@@ -149,9 +149,9 @@ def differences(title: str, table: pd.DataFrame, rows: Sequence[str]) -> Heat:
 
 
 def smoothed(losses: "pd.Series[float]", kept: float) -> "pd.Series[float]":
-    """The exponential moving average, whose weights add up to 1 from the first point on.
+    """The exponential moving average, with weights that add up to 1 from the first point on.
 
-    It is infinite from the first infinite loss on. An average that left it out would look as if nothing had happened.
+    From the first infinite loss on, it is infinite: skipping that loss would hide that the training diverged.
     """
-    ended = np.isinf(losses.to_numpy()).cumsum() > 0  # pandas alone would leave it out
+    ended = np.isinf(losses.to_numpy()).cumsum() > 0  # pandas would skip it
     return losses.ewm(alpha=1 - kept).mean().mask(ended, np.inf)

@@ -1,14 +1,14 @@
-"""Names and sentences as text: a page or a picture shows them, and reads nothing in them.
+"""Escapes names and sentences, so that pages and pictures show them as plain text.
 
-A table can come from a stranger, and a model, a run, a protocol or a caption can be called anything in it.
+Tables can come from strangers, with any text as the name of a model, a run or a protocol, or as a caption.
 """
 
 import re
 
 LONGEST = 60  # characters of a name in a picture
 
-# What CommonMark, and what GitHub adds to it, would read. An underscore within a word is none of it, nor are brackets
-# around numbers, as intervals have them.
+# The markup of CommonMark and of GitHub's extensions. Underscores within words and brackets around numbers, as in
+# intervals, are not markup.
 _MARKDOWN = re.compile(
     r"""
     (?P<numbers> \[ [-+\d., ]+ \] (?! [(\[:] ) )
@@ -26,12 +26,12 @@ _ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
 
 
 def one_line(text: str) -> str:
-    """The text in one line: white space is spaces, and what cannot be printed is left out."""
+    """The text in one line: white space becomes spaces, and unprintable characters are dropped."""
     return "".join(c if c.isprintable() else " " if c.isspace() else "" for c in text).strip()
 
 
 def markdown(text: str) -> str:
-    """The text for a page, in which it is no markup. Ordinary names stay as they are: `RoPE`, `expe:size=16`."""
+    """The text escaped for Markdown. Ordinary names stay as they are: `RoPE`, `expe:size=16`."""
     return _MARKDOWN.sub(_shown, one_line(text))
 
 
@@ -42,17 +42,17 @@ def _shown(found: re.Match[str]) -> str:
 
 
 def in_order(name: str) -> list[tuple[str, int]]:
-    """What sorts names as people do: `2 layers` before `12 layers`."""
+    """A sort key that puts `2 layers` before `12 layers`."""
     return [(words, int(digits or 0)) for words, digits in _DIGITS.findall(name)]
 
 
 def short(name: str) -> str:
-    """The name in a chart: in one line, and not too long."""
+    """The name in one line, cut after LONGEST characters."""
     name = one_line(name)
     return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
 
 
 def label(name: str) -> str:
-    """The same for matplotlib: it is no formula, and it has its place in the legend."""
+    """As `short`, for matplotlib: the name is not read as a formula, nor left out of the legend."""
     name = short(name)
     return (f" {name}" if name.startswith("_") else name).replace("$", r"\$")

@@ -1,4 +1,4 @@
-"""The tables that evaluated runs hold, read together."""
+"""Reads the tables of evaluated runs together."""
 
 import json
 import os
@@ -24,19 +24,19 @@ from extrapolate.statistics.documents import belonging
 
 PAGE = "report.md"  # what a report writes beside the tables that it copied
 HTML_PAGE = "report.html"
-WEIGHTS, RECORD = "model.safetensors", "extrapolate"  # a run's, and what they say of themselves
-# A training that has not ended has a state, or a log of which no table was made; what is evaluated has ended.
+WEIGHTS, RECORD = "model.safetensors", "extrapolate"  # a run's weights, and their record of how they were made
+# A training that has not ended has a state, or a log without its table.
 STATE, LOG, METRICS = "state.safetensors", "metrics.jsonl", "metrics.parquet"
-REPORTED_PROBES = "probes.parquet"  # what it writes of their tables of probes
+REPORTED_PROBES = "probes.parquet"  # a report's copy of the tables of probes
 
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Part:
-    """The rows of one run in one folder: what the run is called there, and its tables, by file.
+    """The rows of one run in one folder, under the name that the run has there; its tables by file.
 
-    own: the folder is the run's own. Everything in it is then of that run, which is called as the folder is today.
+    own: whether the folder is the run's own; then all rows in it are of that run, and its name is the folder's.
     """
 
     folder: Path
@@ -46,7 +46,7 @@ class Part:
 
     @property
     def place(self) -> tuple[Path, str]:
-        """Where the run has its name. A copy of its tables may lie in a folder of that name."""
+        """The folder in which the run has its name. A copy of its tables may be in a folder of that name."""
         return (self.folder.parent if self.folder.name == self.name else self.folder), self.name
 
     def documents(self) -> pa.Table:
@@ -57,9 +57,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """Runs that have tables, under names that tell them apart, and for each the parts in which its rows were found.
+    """Runs that have tables, by a distinct name, each with the parts in which its rows were found.
 
-    names: of the folders that are one run's. left_out: in words, what was left out.
+    names: the names of the runs that have a folder, by folder. left_out: what was left out, in words.
     """
 
     names: Mapping[Path, str]
@@ -67,7 +67,7 @@ class Evaluated:
     runs: Mapping[str, Sequence[Part]] = field(default_factory=dict)
 
     def weights(self, runs: Collection[str]) -> set[str]:
-        """The hashes of the weights that rows of these runs are of."""
+        """The hashes of the weights of these runs that have rows."""
         tables = [table for run in runs for part in self.runs[run] for table in part.tables.values()]
         return {sha256 for table in tables for sha256 in table["weights_sha256"].unique().to_pylist()}
 
@@ -97,15 +97,15 @@ class Evaluated:
         return pa.concat_tables(found[1:] or found)
 
     def unseen(self, rows: pd.DataFrame, what: str, only: Mapping[str, Any]) -> list[str]:
-        """In words, which runs have none of these rows, of `what`, restricted to `only`: column -> value."""
+        """A warning that names the runs without any of these rows, which hold `what` and were restricted to `only`."""
         restricted = "".join(f" with {column} {value}" for column, value in only.items())
         without = sorted(set(self.runs) - set(rows["run"]))
         return [f"left out, for they have no {what}{restricted}: {listed(without)}"] if without else []
 
     def rows(self, file: str) -> list[Row]:
-        """The rows of a file of all runs, under the runs' names. A row that several folders have is taken once.
+        """The rows of a file for all runs, under the runs' names. A row that several folders have is taken once.
 
-        Raises UserError if two folders differ in it.
+        Raises UserError if the folders disagree about a row.
         """
         table, found = results.KEPT[file], []
         for name, parts in self.runs.items():
@@ -146,12 +146,12 @@ def _without_run(table: Table) -> list[str]:
 
 
 def _by_key(rows: pa.Table, table: Table) -> dict[tuple[Any, ...], Row]:
-    """The rows of one run, by what tells them apart."""
+    """The rows of one run, by their key."""
     return {tuple(row[name] for name in _without_run(table)): row for row in rows.to_pylist()}
 
 
 def sources_of(folders: Sequence[Path]) -> dict[Path, str]:
-    """What folders are called: their paths from the folder that they are all in."""
+    """The folders' names in messages: their paths from the folder that holds all of them."""
     common = Path(os.path.commonpath([folder.parent for folder in folders]))
     return {folder: folder.relative_to(common).as_posix() for folder in folders}
 
@@ -170,7 +170,7 @@ def _tables(folder: Path) -> dict[str, pa.Table]:
 
 
 def _parts(folder: Path, tables: Mapping[str, pa.Table]) -> Iterator[Part]:
-    """The runs that a folder has rows of, each with its own."""
+    """The runs that have rows in a folder."""
     if (folder / RUN_FILE).exists():
         yield Part(folder, folder.name, True, tables)
         return
@@ -182,32 +182,31 @@ def _parts(folder: Path, tables: Mapping[str, pa.Table]) -> Iterator[Part]:
 def _run(part: Part) -> Trained:
     """The run that the rows of a part are of. Raises UserError if they are of several trainings."""
     run = run_of(set().union(*map(trained, part.tables.values())))
-    if run is not None:
-        return run
-    if part.own:
+    if run is None:
         raise UserError(
-            f"{part.folder} holds results of several trainings: evaluate it again, which drops those of weights that "
-            "are gone, or delete its tables"
+            f"{part.folder} holds results of several trainings"
+            + (
+                ": evaluate it again, which drops those of weights that are gone, or delete its tables"
+                if part.own
+                else f" as one run, {part.name}: make it again from the runs, or leave it out"
+            )
         )
-    raise UserError(
-        f"{part.folder} holds results of several trainings as one run, {part.name}: make it again from the runs, or "
-        "leave it out"
-    )
+    return run
 
 
 def called(rows: pa.Table, name: str) -> pa.Table:
-    """Columns in which the run has this name."""
+    """The rows, with this name for their run."""
     return rows.set_column(rows.column_names.index("run"), "run", pa.repeat(name, len(rows)).dictionary_encode())
 
 
 def table_in(folder: Path, file: str) -> Path | None:
-    """Where a folder has a table, None if it has not: that of probes has another name in a report."""
+    """The path of a table in a folder, or None. The table of probes has another name in a report."""
     names = (file, REPORTED_PROBES) if file == PROBES_TABLE else (file,)
     return next((folder / name for name in names if (folder / name).exists()), None)
 
 
 def _unbegun(path: Path) -> list[Path]:
-    """The runs that studies at a path, or right below it, are to have and have not begun."""
+    """The runs that studies at a path, or directly below it, have not begun."""
     found: list[Path] = []
     studies = [path, *([path.parent] if path.name == RUNS else []), *(file.parent for file in path.glob(f"*/{ASKED}"))]
     for study in studies:
@@ -222,11 +221,11 @@ def _unbegun(path: Path) -> list[Path]:
 def gather(paths: Sequence[Path], reports: bool = False) -> Evaluated:
     """The evaluated runs at and below some folders, each once.
 
-    A run is known by what it was trained as and by its weights (`results.identity`), whatever its folder was once
-    called. It is called as its folder is now, and as rows say where they were copied from it, with as much of the path
-    as tells it from the others. Runs that are not evaluated, or have no result of their last weights, and without
-    `reports` the tables that an earlier report copied, are left out. Raises UserError if a path is no folder, holds
-    no evaluated run, or has rows of several trainings under one name.
+    A run is identified by its training settings and its weights (`results.identity`), even if its folder was renamed.
+    Its name is that of its folder, or the one that copied rows give it, with as much of the path as distinguishes it
+    from the others. Left out are runs that are not evaluated or have no result of their last weights, and, unless
+    `reports` is set, the tables that an earlier report copied. Raises UserError if a path is no folder, holds no
+    evaluated run, or has rows of several trainings under one name.
     """
     found: dict[Path, None] = {}
     unevaluated: list[Path] = []
@@ -250,12 +249,12 @@ def gather(paths: Sequence[Path], reports: bool = False) -> Evaluated:
         if not inside:
             raise UserError(f"{path} holds no evaluated run; evaluate with: extrapolate eval-lengths {path}")
         found.update(dict.fromkeys(folder.resolve() for folder in inside))
-    if unevaluated:
-        left_out.append(f"left out, for they are not evaluated: {listed(unevaluated)}")
-    if unbegun:
-        left_out.append(f"left out, for the sweep has not begun them: {listed(unbegun)}")
-    if copies:
-        left_out.append(f"left out, for they are reports, with rows of runs: {listed(copies)}")
+    for why, folders in (
+        ("they are not evaluated", unevaluated),
+        ("the sweep has not begun them", unbegun),
+        ("they are reports, with rows of runs", copies),
+    ):
+        left_out += [f"left out, for {why}: {listed(folders)}"] if folders else []
     parts = [part for folder in found for part in _parts(folder, _tables(folder))]
     if stale := [part.folder for part in parts if _of_other_weights(part)]:
         if len(stale) == len(parts):
@@ -265,10 +264,10 @@ def gather(paths: Sequence[Path], reports: bool = False) -> Evaluated:
 
 
 def _of_other_weights(part: Part) -> bool:
-    """Whether a run's folder has weights, or a training begun, and results of others alone.
+    """Whether a run's folder has weights, or a training in progress, that none of its results is of.
 
-    Damaged weights, and those without our record, are not those that were evaluated. Weights are read whole only if
-    their file is newer than the results.
+    Weights that are damaged or lack our record are not the evaluated ones. They are read whole only if their file is
+    newer than the results.
     """
     path = part.folder / WEIGHTS
     if not part.own:
@@ -279,46 +278,39 @@ def _of_other_weights(part: Part) -> bool:
     try:
         with safe_open(path, framework="numpy") as file:
             values = json.loads((file.metadata() or {})[RECORD])["values"]
-        newer = path.stat().st_mtime > _evaluated_at(part) + 1  # rows have whole seconds
+        evaluated_at = max(pc.max(rows["evaluated_at"]).as_py().timestamp() for rows in part.tables.values())
+        newer = path.stat().st_mtime > evaluated_at + 1  # rows have whole seconds
     except (SafetensorError, TypeError, KeyError, ValueError):
         return True
-    except OSError:  # it may not be read: nothing is known
+    except OSError:  # no permission to read it, so nothing is known
         return False
     evaluated = [one for rows in part.tables.values() for one in trained(rows)]
     last = max(one.step for one in evaluated)
     if all(one.weights_sha256 != values for one in evaluated if one.step == last):
         return True
-    return newer and _is_damaged(path)
+    if newer:
+        from extrapolate.runs import tensors  # imports torch, which a report rarely needs
 
-
-def _evaluated_at(part: Part) -> float:
-    """When the last row of a run was evaluated, seconds since 1970."""
-    return max(pc.max(rows["evaluated_at"]).as_py().timestamp() for rows in part.tables.values())
-
-
-def _is_damaged(weights: Path) -> bool:
-    from extrapolate.runs import tensors  # it imports torch, which a report needs only here
-
-    try:
-        tensors.read(weights)
-    except UserError:
-        return True
+        try:
+            tensors.read(path)
+        except UserError:  # it is damaged
+            return True
     return False
 
 
 def _of_another_configuration(part: Part) -> bool:
-    from extrapolate.runs.config import training_of  # these import torch, which a report needs only here
+    from extrapolate.runs.config import training_of  # these import torch, which a report rarely needs
     from extrapolate.runs.run import Run
 
     try:
         here = training_of(Run.open(part.folder).config)
-    except UserError:  # damaged: nothing is known
+    except UserError:  # it is damaged, so nothing is known
         return False
     return all(one[: len(here)] != here for rows in part.tables.values() for one in trained(rows))
 
 
 def in_file(path: Path) -> Evaluated:
-    """As `gather`, of one file with rows of `evals.parquet`, whatever it is called."""
+    """As `gather`, for one file with rows of `evals.parquet`, which can have any name."""
     folder = path.resolve().parent
     return _evaluated(_parts(folder, {TEXT: results.read_columns(path, results.EVALS)}), [])
 
@@ -328,7 +320,7 @@ def _evaluated(found: Iterable[Part], left_out: list[str]) -> Evaluated:
     for part in found:
         runs.setdefault(_run(part), []).append(part)
     for parts in runs.values():
-        parts.sort(key=lambda part: not part.own)  # a run's own folder says what it is called
+        parts.sort(key=lambda part: not part.own)  # the name is that of the run's own folder
         if again := [part.folder for part in parts[1:] if part.own]:
             left_out.append(f"taken once, for they hold the run {parts[0].folder} too: {listed(again)}")
     named = told_apart({run: parts[0].place for run, parts in runs.items()})

@@ -1,6 +1,6 @@
-"""Tables of how models use position, from the rows of `inspections.parquet` alone.
+"""Tables of how models use position, from the rows of `inspections.parquet`.
 
-A table is of one run, extension, split and set of windows: the numbers of other runs are other heads.
+Each table is about one run, extension, split and set of windows: runs are not averaged, because their heads differ.
 """
 
 from collections.abc import Iterator
@@ -11,10 +11,10 @@ import pandas as pd
 from extrapolate.statistics.comparable import extensions_told_apart
 
 PLACES = ("own", "previous", "first")
-LEAST = 0.5  # a score from which on a head is said to attend to a place
+LEAST = 0.5  # the least score of a head that attends to a place
 NAMES = {"own": "its own token", "previous": "the previous token", "first": "the first token"}
-MOST_HEADS = 5  # in a table, where fewer attend by position alone
-# Each line of the first table: its name, the measurement, the quantity, and whether it is at `at` = L.
+MOST_HEADS = 5  # in a table, unless more attend by position alone
+# Each row of the first table: its name, the measurement, the quantity, and whether to take the value at `at` = L.
 SUMMARY = (
     ("Loss", "truncation", "loss", False),
     ("Gain from context beyond L, nats", "truncation", "gain", True),
@@ -48,7 +48,7 @@ SIZES = {
 
 
 def by_model(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """The rows of each run, extension, split and set of windows, of its last checkpoint, with a title."""
+    """A title and the rows of each run, extension, split and set of windows, of the run's last checkpoint."""
     frame = rows.astype({"value": float, "error": float, "at": float, "layer": "Int64", "head": "Int64"})
     frame = extensions_told_apart(frame[frame["step"] == frame.groupby("run")["step"].transform("max")])
     splits, windows = (frame[column].nunique() > 1 for column in ("split", "targets_hash"))
@@ -60,7 +60,7 @@ def by_model(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
 
 
 def tables_of(mine: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """The tables of one model that have rows, each with what it shows."""
+    """The tables of one model that have rows, each after what it shows."""
     known = mine["value"].notna()
     near = f"{mine.loc[known, 'factor'].min():g}x"
     for what, table in (
@@ -86,7 +86,7 @@ def measured(mine: pd.DataFrame, measurement: str) -> pd.DataFrame:
 
 
 def values(mine: pd.DataFrame, measurement: str, quantity: str) -> pd.DataFrame:
-    """The same of one quantity."""
+    """The rows of one quantity of a measurement that have a value."""
     found = measured(mine, measurement)
     return found[found["quantity"] == quantity]
 
@@ -97,10 +97,10 @@ def nearest(found: pd.DataFrame) -> pd.DataFrame:
 
 
 def reasons(mine: pd.DataFrame) -> list[str]:
-    """Why there are no values, a sentence a reason."""
+    """Why values are missing, a sentence for each reason."""
     lacking = mine[mine["value"].isna()]
     if lacking.empty:
-        return []
+        return []  # there may be no column of reasons
     return [
         f"Not measured at {', '.join(f'{factor:g}x' for factor in sorted(set(some['factor'])))}: "
         f"{', '.join(sorted(set(some['measurement'])))}. {reason}."
@@ -109,7 +109,7 @@ def reasons(mine: pd.DataFrame) -> list[str]:
 
 
 def summary(mine: pd.DataFrame) -> pd.DataFrame:
-    """A column for each factor: what SUMMARY names, means over layers and heads, and the count of positional heads."""
+    """A column for each factor, a row for each of SUMMARY (means over layers and heads), and one that counts heads."""
     lines = []
     for name, measurement, quantity, cut in SUMMARY:
         found = values(mine, measurement, quantity)
@@ -120,13 +120,11 @@ def summary(mine: pd.DataFrame) -> pd.DataFrame:
     if len(found := positional(mine)):
         counts = found.groupby("factor")["alone"].agg(lambda alone: f"{alone.sum()} of {len(alone)}")
         lines.append(counts.rename("Heads that attend by position alone"))
-    if not lines:
-        return pd.DataFrame()
-    return _by_factor(pd.concat(lines, axis=1).T, "")
+    return _by_factor(pd.concat(lines, axis=1).T, "At each length") if lines else pd.DataFrame()
 
 
 def _cell(found: pd.DataFrame) -> str:
-    """The mean over layers and heads; with its standard error if there is one value, which has one."""
+    """The mean over layers and heads, or a single value with its standard error."""
     if len(found) > 1:
         return f"{found['value'].mean():.3f}"
     value, error = found[["value", "error"]].iloc[0]
@@ -136,9 +134,9 @@ def _cell(found: pd.DataFrame) -> str:
 
 
 def positional(mine: pd.DataFrame) -> pd.DataFrame:
-    """Every layer and head at every factor: the place with the highest score in random tokens, and the scores of it.
+    """For every layer and head at every factor, the place with the highest score in random tokens, and its scores.
 
-    `alone`: the head attends there by position alone, which asks for both scores to be at least LEAST.
+    `alone`: whether the head attends there by position alone, which means that both scores are at least LEAST.
     """
     found = measured(mine, "heads")
     if found.empty:
@@ -155,7 +153,7 @@ def positional(mine: pd.DataFrame) -> pd.DataFrame:
 
 
 def heads(mine: pd.DataFrame) -> pd.DataFrame:
-    """The heads with the highest scores at the least factor: MOST_HEADS, or all that attend by position alone."""
+    """The heads with the highest scores at the least factor: MOST_HEADS, or more if more attend by position alone."""
     found = positional(mine)
     if found.empty:
         return found
@@ -177,28 +175,26 @@ def heads(mine: pd.DataFrame) -> pd.DataFrame:
 
 
 def frequencies(mine: pd.DataFrame) -> pd.DataFrame:
-    """A row for each frequency at the least factor, means over layers and heads."""
+    """A row for each frequency at the least factor: means over layers and heads."""
     found = nearest(measured(mine, "frequencies"))
     if found.empty:
         return pd.DataFrame()
-    wide = found.pivot_table(index="at", columns="quantity", values="value", aggfunc="mean")
-    turns = wide["radians"] * found["seq_len"].iloc[0] / (2 * np.pi)
+    wide = found.pivot_table(index="at", columns="quantity", values="value", aggfunc="mean").reset_index()
     return pd.DataFrame(
         {
-            "Frequency": [f"{at:.0f}" for at in wide.index],
-            "Radians a token": wide["radians"].map("{:.2g}".format).to_numpy(),
-            "Turns in L": turns.map("{:.2g}".format).to_numpy(),
-            "Query norm": wide["query_norm"].map("{:.2f}".format).to_numpy(),
-            "Key norm": wide["key_norm"].map("{:.2f}".format).to_numpy(),
-            "Share of the scores": wide["score_share"].map("{:.3f}".format).to_numpy(),
+            "Frequency": wide["at"].map("{:.0f}".format),
+            "Radians a token": wide["radians"].map("{:.2g}".format),
+            "Turns in L": (wide["radians"] * found["seq_len"].iloc[0] / (2 * np.pi)).map("{:.2g}".format),
+            "Query norm": wide["query_norm"].map("{:.2f}".format),
+            "Key norm": wide["key_norm"].map("{:.2f}".format),
+            "Share of the scores": wide["score_share"].map("{:.3f}".format),
         }
     )
 
 
 def at_each_place(mine: pd.DataFrame, measurement: str, quantity: str) -> pd.DataFrame:
     """A row for each `at`, a column for each factor: means over layers and heads."""
-    found = values(mine, measurement, quantity)
-    found = found[found["at"].notna()]
+    found = values(mine, measurement, quantity).dropna(subset="at")
     if found.empty:
         return pd.DataFrame()
     wide = found.pivot_table(index="at", columns="factor", values="value", aggfunc="mean")
@@ -208,15 +204,13 @@ def at_each_place(mine: pd.DataFrame, measurement: str, quantity: str) -> pd.Dat
 
 
 def _by_factor(table: pd.DataFrame, first: str) -> pd.DataFrame:
-    """With the index as the first column, and factors as headers."""
-    table = table[sorted(table.columns)].fillna("")
-    table = table.rename(columns=lambda factor: f"ev={factor:g}")
-    table.insert(0, first or "At each length", table.index)
-    return table.reset_index(drop=True).rename_axis(columns=None)
+    """The table with its index as the first column, and with headers for its factors."""
+    table = table[sorted(table.columns)].fillna("").rename(columns="ev={:g}".format)
+    return table.rename_axis(index=first, columns=None).reset_index()
 
 
 def sizes(mine: pd.DataFrame) -> pd.DataFrame:
-    """A row for each layer and one for what has none, at the least factor."""
+    """A row for each layer, and one for what belongs to no layer, at the least factor."""
     found = nearest(measured(mine, "scale"))
     if found.empty:
         return found
@@ -235,5 +229,4 @@ def sizes_of_models(rows: pd.DataFrame) -> pd.DataFrame:
 def _by_quantity(wide: pd.DataFrame, first: str) -> pd.DataFrame:
     shown = wide.reindex(columns=list(SIZES)).map(lambda value: "" if pd.isna(value) else f"{value:.3f}")
     shown = shown.loc[:, (shown != "").any()].rename(columns=SIZES)
-    shown.insert(0, first, shown.index)
-    return shown.reset_index(drop=True).rename_axis(columns=None)
+    return shown.rename_axis(index=first, columns=None).reset_index()

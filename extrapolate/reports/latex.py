@@ -1,4 +1,4 @@
-"""A table in LaTeX that every pdflatex takes, whatever its names are: no character of a name is a command."""
+"""LaTeX tables that compile with every pdflatex: names can have any characters, and none of them is a command."""
 
 import re
 import unicodedata
@@ -7,12 +7,12 @@ import pandas as pd
 
 from extrapolate.reports.escaping import one_line
 
-LONGEST = 1500  # characters of a name or a caption: TeX measures them in one line, and none that is longer than 5.7 m
+LONGEST = 1500  # characters of a name or a caption: TeX measures them in one line, of at most 5.7 m
 _ASCII = {
     **{character: f"\\{character}" for character in "&%$#_{}"},
     "\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}",
     "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
-    "[": "{[}", "]": "{]}", "*": "{*}",  # at the beginning of a row they would be arguments of the end of the last one
+    "[": "{[}", "]": "{]}", "*": "{*}",  # at the start of a row, the preceding \\ would take them as its arguments
 }  # fmt: skip
 _SYMBOLS = {
     "–": "--", "—": "---", "…": r"\ldots{}", "‘": "`", "’": "'", "“": "``", "”": "''", "§": r"\S{}",
@@ -40,7 +40,7 @@ _GREEK_NAME = re.compile(r"GREEK (SMALL|CAPITAL) LETTER (?:LAMDA|(\w+))")
 
 
 def table(frame: pd.DataFrame, caption: str) -> str:
-    """A floating table with rules of the package booktabs: names in `Model`, losses to three decimals."""
+    """A floating table with the rules of the package booktabs. Names are in `Model`; losses have three decimals."""
     styler = frame.assign(Model=frame["Model"].map(escaped)).style.hide(axis="index").format(precision=3, na_rep="n/a")
     styler = styler.format(precision=2, na_rep="n/a", subset=["Training time"])
     return styler.to_latex(hrules=True, caption=escaped(caption), position_float="centering")
@@ -49,7 +49,7 @@ def table(frame: pd.DataFrame, caption: str) -> str:
 def escaped(text: str) -> str:
     """The text in ASCII, cut after LONGEST characters.
 
-    A character that has no command in LaTeX's own fonts is named: `U+4E2D`.
+    Characters for which LaTeX's own fonts have no command become their code points: `U+4E2D`.
     """
     made: list[str] = []
     length = 0
@@ -81,7 +81,7 @@ def _character(character: str) -> str:
 
 
 def _greek(character: str) -> str | None:
-    """The name of a Greek letter's command, without its backslash."""
+    """The name of a Greek letter's command, without the backslash."""
     found = _GREEK_NAME.fullmatch(unicodedata.name(character, ""))
     if found is None:
         return None

@@ -132,7 +132,6 @@ def collect(
     documents: pa.Table,
     baseline: str | None,
     only: Mapping[str, Any],
-    command: str = "",
 ) -> Material:
     """The material of a report. `only` restricts rows: column -> value.
 
@@ -163,7 +162,7 @@ def collect(
         warnings += of_windows
     shown_probes = {f"probe {probe}": mine for probe, mine in asked.groupby("probe", sort=False)} if len(asked) else {}
     warnings += between_tables({**rows, **shown_probes})
-    material = Material(evaluated, probes=asked, warnings=(*evaluated.left_out, *warnings), command=command)
+    material = Material(evaluated, probes=asked, warnings=(*evaluated.left_out, *warnings))
     if not rows:
         return material
     losses = {protocol: tables.loss_by_ev(mine, baseline) for protocol, mine in rows.items()}

@@ -1,4 +1,4 @@
-"""Rows of several people in one folder, if they can be compared."""
+"""Merges the rows of several people into one folder, if they can be compared."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,10 +23,8 @@ from extrapolate.statistics.comparable import (
 from extrapolate.statistics.documents import belonging, without_positions
 
 _WHO = ["run", "model", "seed", "training_commit", "training_machine", "commit", "machine", "evaluated_at"]
-
-
-# Of tables whose rows are compared with those of other runs: the columns in which rows must be equal to score the same
-# targets, and the settings that decide these.
+# For tables whose rows are compared across runs: the columns that must be equal for rows to score the same targets,
+# and the settings that choose the targets.
 _COMPARED = {
     TEXT: (["protocol"], "`factors` and `max_targets`"),
     PROBES_TABLE: (["probe", "factor", "depth"], "`trials`"),
@@ -36,10 +34,10 @@ _COMPARED = {
 
 @dataclass(frozen=True)
 class Merged:
-    """Rows that were put together.
+    """The result of a merge.
 
-    folder: where they are. files: their names. runs: a row for each run as it was trained, with the folder that it
-    came from (`source`), and who made it. warnings: what else a reader should know.
+    folder: where the rows are. files: the names of the files. runs: a row for each run as it was trained, with the
+    folder that it came from (`source`) and what made it. warnings: what else a reader should know.
     """
 
     folder: Path
@@ -49,11 +47,11 @@ class Merged:
 
 
 def merge_rows(paths: Sequence[Path], out: Path, only: Mapping[str, Any], *, totals: bool = False) -> Merged:
-    """Puts the rows of evaluated runs and of reports, at and below some folders, into the new folder `out`.
+    """Merges the rows of evaluated runs and of reports, at and below some folders, into the new folder `out`.
 
-    `only` restricts rows: column -> value. With `totals`, each document's losses are summed over positions. Runs of one
-    name with different weights get the names of their folders before their own. Raises UserError if rows cannot be
-    compared, and says whose, or `out` is there already.
+    `only` restricts rows: column -> value. With `totals`, each document's losses are summed over positions. Runs with
+    the same name but different weights are prefixed with the names of their folders. Raises UserError, which says whose
+    rows differ, if rows cannot be compared, or if `out` exists.
     """
     found = gather(paths, reports=True)
     made = {file: [row for row in found.rows(file) if _is(row, only)] for file in results.KEPT}
@@ -94,7 +92,7 @@ def _frame(rows: list[Row]) -> pd.DataFrame:
 
 
 def _checked(rows: pd.DataFrame, sources: Mapping[str, str], file: str) -> Iterator[str]:
-    """Warnings on rows that can be compared. Raises UserError if they cannot, and says whose rows differ."""
+    """Warnings about rows that can be compared. Raises UserError, which says whose rows differ, if they cannot."""
     if file not in _COMPARED:
         return
     (place, settings), from_ = _COMPARED[file], rows["run"].map(sources)

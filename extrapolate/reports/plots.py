@@ -1,4 +1,4 @@
-"""Draws charts as pictures with matplotlib: panels in a row with the names at the ends of their lines, and maps."""
+"""Draws charts with matplotlib: panels in a row, with names at the ends of their lines, and heat maps."""
 
 import sys
 import warnings
@@ -18,23 +18,27 @@ from extrapolate.reports.chart import INK, Axis, Chart, Heat, Panel, Series, smo
 from extrapolate.reports.escaping import label
 from extrapolate.reports.styles import CROWD, FURTHEST, GREY, MANY, MOST_MARKERS, drawable, spread
 
-# Inches. Every picture has panels of one height, so that the same number of names fits beside them.
+# Inches. Panels have the same height in every picture, so that the same number of names fits beside them.
 HEIGHT, WIDE, NARROW = 3.5, 5.8, 2.5  # of a panel; wide if it is the only one
-LEFT, ABOVE, BELOW = 0.75, 0.4, 0.55  # for numbers, titles, and what an axis counts
-SHARED_GAP, OWN_GAP = 0.2, 0.75  # between panels with one scale, and with scales of their own
-LEADER, SAMPLE, ROW, NOTE = 0.3, 0.35, 0.16, 0.17  # from a line's end to its name, beside it, and below it
-CELL, SLIM, FEW_COLUMNS = (0.75, 0.24), 0.28, 14  # of a map; of one with more columns, whose cells have no text
+LEFT, ABOVE, BELOW = 0.75, 0.4, 0.55  # for tick labels, panel titles, and the title of x
+SHARED_GAP, OWN_GAP = 0.2, 0.75  # between panels with one scale, or with scales of their own
+LEADER, SAMPLE, ROW, NOTE = 0.3, 0.35, 0.16, 0.17  # from panel to legend; a legend's line and row; a row of notes
+CELL, SLIM, FEW_COLUMNS = (
+    (0.75, 0.24),
+    0.28,
+    14,
+)  # a map's cell; the width of one without text, if there are more columns
 DARK_GREY = "#5C6066"  # of notes
 SMALL = 8  # points
-DOTS = 150  # an inch
+DOTS = 150  # per inch
 
 
 @contextmanager
 def own_settings(more: Mapping[str, Any] = MappingProxyType({})) -> Iterator[None]:
-    """Draws and saves with matplotlib's defaults, and `more`, so that the same rows give the same file in every folder.
+    """Uses matplotlib's defaults, and `more`, so that the same rows always give the same picture.
 
-    matplotlib reads a `matplotlibrc` from the current folder when it is first imported, and a damaged one is an error
-    there. It is imported from the folder of its own one. The settings of a program that imported it before come back.
+    On its first import, matplotlib reads a `matplotlibrc` from the current folder, which may even be damaged; it is
+    therefore imported from the folder of its own one. The caller's settings are restored at the end.
     """
     found = None if "matplotlib" in sys.modules else find_spec("matplotlib")
     with nullcontext() if found is None else chdir(Path(str(found.origin)).parent / "mpl-data"):
@@ -47,7 +51,7 @@ def own_settings(more: Mapping[str, Any] = MappingProxyType({})) -> Iterator[Non
 
 def draw(chart: Chart, path: Path) -> None:
     """Draws a chart. The file's suffix decides its format."""
-    with warnings.catch_warnings():  # a name in letters that the font lacks: they are drawn as boxes
+    with warnings.catch_warnings():  # letters that the font lacks are drawn as boxes
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure = _map(chart.panels) if isinstance(chart.panels, Heat) else _Sheet(chart).figure
         save(figure, path)
@@ -56,8 +60,8 @@ def draw(chart: Chart, path: Path) -> None:
 class _Sheet:
     """The picture of some panels.
 
-    Series with a style have their names at the right of the last panel, each at the height at which its line ends. All
-    others are thin and grey, and counted in words. What leaves a panel is marked at its edge.
+    The names of series with a style are to the right of the last panel, each at the height at which its line ends. All
+    other series are thin and grey, and counted in a note. Lines that leave a panel are marked at its edge.
     """
 
     def __init__(self, chart: Chart) -> None:
@@ -68,11 +72,11 @@ class _Sheet:
         assert not isinstance(panels, Heat)
         one_scale = all(panel.y == panels[0].y for panel in panels)
         self.figure: Any = Figure()
-        FigureCanvasAgg(self.figure)  # measures texts
+        FigureCanvasAgg(self.figure)  # to measure texts
         self._axes: list[Any] = list(self.figure.subplots(1, len(panels), squeeze=False, sharey=one_scale)[0])
         self._kept, self._gap = chart.kept, SHARED_GAP if one_scale else OWN_GAP
-        self._lines: list[tuple[Any, Series, Any]] = []  # with a name, or grey: axes, series, line
-        self._left: dict[str, float] = {}  # what leaves a panel, and to where
+        self._lines: list[tuple[Any, Series, Any]] = []  # axes, series and line of what is named or grey
+        self._left: dict[str, float] = {}  # the furthest value outside its panel, by name
         self._notes: list[str] = []
         for axes, panel in zip(self._axes, panels, strict=True):
             self._draw(axes, panel)
@@ -87,7 +91,7 @@ class _Sheet:
         crowded = self._kept is not None and sum(not one.is_behind for one in panel.series) > MANY
         for one in panel.series:
             if one.kind == "thin" and crowded:
-                continue  # the steps of many models would hide the averages
+                continue  # the steps of so many models would hide the averages
             x, y = _places(panel.x, one.x), pd.Series(list(one.y), dtype=float)
             if self._kept is not None and not one.is_behind:
                 y = smoothed(y, self._kept)
@@ -109,13 +113,13 @@ class _Sheet:
                     self._mark(axes, one.name, line, panel.y.range, panel.since)
 
     def _look(self, one: Series, points: int) -> dict[str, Any]:
-        """How a series is drawn, by matplotlib's words."""
+        """How a series is drawn, as keyword arguments of matplotlib."""
         if one.is_reference:
             stairs = {"drawstyle": "steps-post"} if one.kind == "steps" else {}
             return {"color": GREY, "linestyle": "--", "linewidth": 1, **stairs}
         alone = one.kind == "points"
         if one.style is None:
-            dot = {"marker": "o", "markersize": 3} if points == 1 or alone else {}  # a line of one point is not seen
+            dot = {"marker": "o", "markersize": 3} if points == 1 or alone else {}  # a line of one point is invisible
             grey = {"color": GREY, "linewidth": 0.6, "alpha": 0.5, "zorder": 1.2}
             return grey | dot | ({"linestyle": ""} if alone else {})
         if one.kind == "thin":
@@ -124,12 +128,12 @@ class _Sheet:
         if one.kind == "crosses":
             cross = {"marker": "X", "markersize": 8, "markeredgecolor": "white", "linestyle": ""}
             return {"color": one.style["color"], **cross}
-        every = max(1, points // MOST_MARKERS)  # of a long line, some points have its marker
+        every = max(1, points // MOST_MARKERS)  # a long line has markers on some of its points
         look = {"markersize": 4, "linewidth": 1.5, "markevery": every, **one.style}
         return look | ({"linestyle": "", "markersize": 6} if alone else {})
 
     def _mark(self, axes: Any, name: str, line: Any, ends: tuple[float, float], since: float) -> None:
-        """Marks at a panel's edge where a line is last beyond its ends, and keeps how far it goes."""
+        """Marks the panel's edge where a line is last outside it, and records how far the line goes."""
         x_N, y_N = _points(line)
         for beyond_N, end, marker in ((y_N > ends[1], ends[1], "^"), (y_N < ends[0], ends[0], "v")):
             gone_N = beyond_N & (x_N >= since)
@@ -174,7 +178,7 @@ class _Sheet:
             self._notes.append(f"Grey: {models} that the picture does not name{out}. The table has all.")
 
     def _names(self) -> list[tuple[str, Any]]:
-        """The text of each name, and the line that it stands beside: the last panel's, if it has points."""
+        """The text of each name, and the line that it belongs to: that of the last panel, if it has points."""
         found: dict[str, Any] = {}
         for axes, one, line in self._lines:
             last = axes is self._axes[-1] and len(_points(line)[0])
@@ -186,7 +190,7 @@ class _Sheet:
         ]
 
     def _place(self, texts: Sequence[Any], right: float, width: float, below: float) -> None:
-        """Moves the names to where their lines end, none over another, and leads each line to its name."""
+        """Moves the names to the ends of their lines without overlap, and connects each line with its name."""
         from matplotlib.lines import Line2D
 
         last, inches = self._axes[-1], self.figure.dpi_scale_trans
@@ -217,7 +221,7 @@ class _Sheet:
 
 
 def _points(line: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Where a line has values: x_N and y_N."""
+    """The finite points of a line: x_N and y_N."""
     x_N, y_N = (np.asarray(data, float) for data in line.get_data())
     there_N = np.isfinite(x_N) & np.isfinite(y_N)
     return x_N[there_N], y_N[there_N]
@@ -232,13 +236,13 @@ def _is_grey(one: Series) -> bool:
 
 
 def _places(axis: Axis, x: Any) -> list[float]:
-    """Where an axis has its values."""
+    """The coordinates of values on an axis."""
     places = {value: float(at) for at, value in enumerate(axis.ticks)}
     return [places[value] for value in x] if axis.scale == "even" else [float(value) for value in x]
 
 
 def _scale(axes: Any, axis: Axis) -> None:
-    """The scale, ticks and range of x. Large numbers are 200k and 1.5M."""
+    """Sets the scale, ticks and range of x. Large numbers are written as 200k and 1.5M."""
     from matplotlib.ticker import EngFormatter, MaxNLocator
 
     if axis.scale == "log":
@@ -254,7 +258,6 @@ def _scale(axes: Any, axis: Axis) -> None:
 
 
 def _map(heat: Heat) -> Any:
-    """The picture of a map."""
     from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.figure import Figure
 

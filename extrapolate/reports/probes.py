@@ -1,6 +1,6 @@
-"""Tables of probes: accuracies and margins by length, and by length and depth. From `eval_probes.parquet` alone."""
+"""Tables of probes, from `eval_probes.parquet`: accuracies and margins by length, and by length and depth."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pandas as pd
@@ -24,10 +24,11 @@ MAY_BE_MISSING = (
 
 
 def comparable(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """The rows of each run's last checkpoint; and warnings of what was left out.
+    """The rows of each run's last checkpoint that can be compared, and warnings about what was left out.
 
-    Of several sets of windows at one place, that with most runs stays, and of those the newest; of the seeds, those
-    that all models have. Raises UserError if runs of one model differ in more than their seed.
+    If there are several sets of windows for a probe, factor and depth, the one with most runs stays, or else the
+    newest. Only the seeds that all models have stay. Raises UserError if runs of one model differ in more than their
+    seed.
     """
     rows = last_checkpoints(rows)
     check_replicates(rows)
@@ -52,7 +53,7 @@ def records(rows: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def printed(rows: list[dict[str, Any]]) -> Iterator[tuple[pd.DataFrame, str]]:
-    """What was just evaluated, in text: for every probe a table by length, and one by length and depth."""
+    """What was just evaluated, as texts: for every probe a table by length, and one by length and depth."""
     frame = frame_of(rows) if rows else pd.DataFrame({"probe": []})
     for probe, mine in frame.groupby("probe", sort=False):
         named = named_by_run(mine)
@@ -66,21 +67,21 @@ def printed(rows: list[dict[str, Any]]) -> Iterator[tuple[pd.DataFrame, str]]:
 
 
 def has_margins(rows: pd.DataFrame) -> bool:
-    """Whether any row has a margin: those of earlier versions, and probes without other candidates, do not."""
+    """Whether any row has a margin: earlier versions wrote none, and a probe without other candidates has none."""
     return bool(rows["margin"].notna().any())
 
 
-def by_length(rows: pd.DataFrame, value: str = "accuracy") -> pd.DataFrame:
-    """`Model`, `Accuracy (ev=1)`, ..., `Seeds`: means over depths and seeds.
+def by_length(rows: pd.DataFrame, value: str = "accuracy", summary: Callable[..., Any] = strict_mean) -> pd.DataFrame:
+    """`Model`, `Accuracy (ev=1)`, ..., `Seeds`: means over depths and seeds, or another summary of them.
 
-    `rows` are one probe's; `value` is the column. Every plain model is beside its control, if that has the value.
+    `rows` are one probe's; `value` is the column. Below each plain model comes its control, if that has the value.
     """
     shown, names = rows, list(dict.fromkeys(rows["model"]))
     if f"control_{value}" in rows:
         plain = rows[rows["extension"] == AS_TRAINED]
         control = plain.assign(**{"model": plain["model"] + CONTROL, value: plain[f"control_{value}"]})
         shown, names = pd.concat([rows, control]), [name for model in names for name in (model, model + CONTROL)]
-    table = _pivot(shown, ["model"], value)
+    table = _pivot(shown, ["model"], value, summary)
     return table.sort_values("Model", key=lambda models: models.map(names.index), ignore_index=True)
 
 
@@ -89,10 +90,7 @@ def worst_seed(rows: pd.DataFrame) -> pd.DataFrame | None:
     if rows.groupby("model")["seed"].nunique().max() < 2:
         return None
     each = rows.groupby(["model", "factor", "seed"], sort=False, dropna=False)["accuracy"].agg(strict_mean)
-    counted = rows.groupby("model", sort=False)["seed"].nunique(dropna=False)
-    worst = each.groupby(["model", "factor"], sort=False).agg(lambda shares: shares.min(skipna=False)).unstack("factor")
-    worst.columns = [f"Accuracy (ev={factor:g})" for factor in worst.columns]
-    return worst.loc[counted.index].assign(Seeds=counted).rename_axis("Model").reset_index()
+    return by_length(each.reset_index(), summary=lambda accuracies: accuracies.min(skipna=False))
 
 
 def by_depth(rows: pd.DataFrame, value: str = "accuracy") -> pd.DataFrame:
@@ -107,15 +105,15 @@ def by_depth(rows: pd.DataFrame, value: str = "accuracy") -> pd.DataFrame:
     return table.assign(Depth=table["Depth"].map("{:g}".format))
 
 
-def _pivot(rows: pd.DataFrame, index: list[str], value: str) -> pd.DataFrame:
-    table = rows.pivot_table(index=index, columns="factor", values=value, aggfunc=strict_mean, dropna=False)
+def _pivot(rows: pd.DataFrame, index: list[str], value: str, summary: Callable[..., Any] = strict_mean) -> pd.DataFrame:
+    table = rows.pivot_table(index=index, columns="factor", values=value, aggfunc=summary, dropna=False)
     table.columns = [f"{value.capitalize()} (ev={factor:g})" for factor in table.columns]
     table["Seeds"] = rows.groupby(index)["seed"].nunique(dropna=False)
     return table.reset_index().rename(columns={name: name.capitalize() for name in index})
 
 
 def frame_of(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    """Rows of `eval_probes.parquet` as a frame in which a number that is missing does not change its column's type."""
+    """Rows of `eval_probes.parquet` as a frame; missing numbers do not change a column's type."""
     return pd.DataFrame(rows).astype(dict.fromkeys(MAY_BE_MISSING, float))
 
 
@@ -125,7 +123,7 @@ def has_depths(rows: pd.DataFrame) -> bool:
 
 
 def chance(rows: pd.DataFrame) -> str:
-    """Of one probe: a number, or one for each length if windows have more answers the longer they are."""
+    """The chance of one probe: a number, or one for each length if longer windows have more answers."""
     at = rows.sort_values("factor").drop_duplicates("factor").set_index("factor")["chance"]
     if at.nunique() == 1:
         return f"{at.iloc[0]:.2g}"
@@ -133,24 +131,23 @@ def chance(rows: pd.DataFrame) -> str:
 
 
 def caption(rows: pd.DataFrame) -> str:
-    """What the numbers of one probe are, and under which conditions they were made."""
+    """What the accuracies of one probe are, and under which conditions they were measured."""
 
     def values(column: str, of: pd.DataFrame = rows) -> str:
         known = sorted(set(of[column].tolist()))
         return ", ".join(f"{v:,.0f}" if isinstance(v, int | float) else str(v) for v in known)
 
     and_depth, by_depth_ = (" and depth", " of the table by depth") if has_depths(rows) else ("", "")
-    own = rows[rows["imported"].isna()]  # of the others it is not known
+    own = rows[rows["imported"].isna()]  # the training of the others is not known
     training = "" if own.empty else f"preset {values('preset', own)}, {values('tokens', own)} training tokens; "
     others = "".join(f" {text[0].upper()}{text[1:]}." for text in of_other_text(rows))
     return (
         f"Accuracy over {values('n_trials')} windows at each length{and_depth}, the same for every model; chance is "
         f"{chance(rows)}, and Wilson's interval of one cell{by_depth_} at most "
-        f'{(rows["high"] - rows["low"]).max() / 2:.2f} either way. "Cut back to L" is the same model and windows, of '
-        f"which it sees the last {values('seq_len')} tokens. Text of the {values('split')} split of corpus "
-        f"{values('corpus_hash')}; {training}evaluated in "
-        f"{values('precision')} with commit {values('commit') or 'unknown'} on {values('machine')}, "
-        f"{rows['evaluated_at'].max():%Y-%m-%d}.{others}"
+        f'{(rows["high"] - rows["low"]).max() / 2:.2f} either way. "Cut back to L" is the same model on the same '
+        f"windows, but it sees only their last {values('seq_len')} tokens. Text of the {values('split')} split of "
+        f"corpus {values('corpus_hash')}; {training}evaluated in {values('precision')} with commit "
+        f"{values('commit') or 'unknown'} on {values('machine')}, {rows['evaluated_at'].max():%Y-%m-%d}.{others}"
     )
 
 
@@ -159,8 +156,8 @@ def margin_caption(rows: pd.DataFrame) -> str:
     chance, error = rows["choice_chance"].max(), rows["margin_stderr"].max()
     known = "" if pd.isna(error) else f" The standard error of one cell by depth is at most {error:.2g} nats."
     return (
-        "The margin is the mean loss of the other candidates less that of the answer, in nats per answer. It is 0 on "
-        "average if the model cannot tell them apart, and it moves before the accuracy does, which asks for the "
-        "likeliest token of the whole vocabulary. The choice is the share of answers that are likelier than every "
-        f"other candidate, for which chance is at most {chance:.2g}.{known}"
+        "The margin is the mean loss of the other candidates minus that of the answer, in nats per answer. It is 0 on "
+        "average if the model cannot tell them apart. It moves before the accuracy does, because the accuracy needs "
+        "the answer to be the likeliest token of the whole vocabulary. The choice is the share of answers that are "
+        f"likelier than every other candidate; its chance is at most {chance:.2g}.{known}"
     )

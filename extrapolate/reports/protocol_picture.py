@@ -1,4 +1,4 @@
-"""The picture of a protocol: its windows on one short document, drawn from its own index arithmetic."""
+"""Draws the windows of a protocol on one short document, from the protocol's own layout."""
 
 import io
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ L = 8
 FACTORS = (1, 2, 4)
 CONTEXT, SCORED = "#c3dcf2", "#1c5a9e"
 CONTROL_CONTEXT, CONTROL_SCORED = "#dcdcdc", "#5a5a5a"
-LANE, GAP = 0.16, 0.16  # inches: a bar's height, and what is left free between rows
+LANE, GAP = 0.16, 0.16  # inches: a bar's height, and the gap between rows
 
 
 def bars_of(groups: tuple[Windows, ...]) -> list[tuple[int, int, list[int]]]:
@@ -28,7 +28,7 @@ def bars_of(groups: tuple[Windows, ...]) -> list[tuple[int, int, list[int]]]:
 
 
 def context_of(bars: list[tuple[int, int, list[int]]]) -> str:
-    """How many inputs the scored tokens have, and how many windows that takes."""
+    """The number of windows, and how many inputs their scored tokens have."""
     inputs = [place - start + 1 for start, _, scored in bars for place in scored]
     windows = f"{len(bars)} window{'s' if len(bars) > 1 else ''}"
     lengths = {length for _, length, _ in bars}
@@ -36,9 +36,8 @@ def context_of(bars: list[tuple[int, int, list[int]]]) -> str:
     return f"{windows} of {of}: {min(inputs)} to {max(inputs)}, mean {np.mean(inputs):g}"
 
 
-def drawn(axes: Any, name: str, groups: tuple[Windows, ...], top: float, right: float) -> float:
-    """Draws one row below `top` (inches from the top), its words from `right` on, and returns where it ends."""
-    bars = bars_of(groups)
+def drawn(axes: Any, name: str, bars: list[tuple[int, int, list[int]]], top: float, right: float) -> float:
+    """Draws one row below `top` (inches from the top), with its text from `right` on, and returns where it ends."""
     pale, strong = (CONTROL_CONTEXT, CONTROL_SCORED) if name == "control" else (CONTEXT, SCORED)
     for lane, (start, length, scored) in enumerate(bars):
         box = {"bottom": top + lane * LANE, "height": LANE * 0.84, "align": "edge"}
@@ -53,24 +52,25 @@ def drawn(axes: Any, name: str, groups: tuple[Windows, ...], top: float, right: 
 
 
 def picture(protocol: str) -> "Figure":
-    """The windows of one protocol on one short document, a row for each factor and one for the control."""
+    """The windows of a protocol on one short document: a row for each factor, and one for the control."""
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
     drawn_one = protocols[protocol]()
     tokens = drawn_one.drawn_tokens
     layout = drawn_one.layout(np.array([tokens]), L, [factor * L for factor in FACTORS], 1000)
-    rows = [(f"{factor}x", layout.rows[factor * L]) for factor in FACTORS] + [("control", layout.control)]
-    depth = sum(len(bars_of(groups)) * LANE + GAP for _, groups in rows)
+    rows = {f"{factor}x": bars_of(layout.rows[factor * L]) for factor in FACTORS}
+    rows["control"] = bars_of(layout.control)
+    depth = sum(len(bars) * LANE + GAP for bars in rows.values())
     above, below = 0.62, 0.5
-    figure = Figure(figsize=(9.6, above + depth + below), facecolor="white")
     height = above + depth + below
+    figure = Figure(figsize=(9.6, height), facecolor="white")
     axes = figure.add_axes((0.075, below / height, 0.9, depth / height))
     axes.set_xlim(0, 64)
     axes.set_ylim(depth, 0)
     top = GAP / 2
-    for name, groups in rows:
-        top = drawn(axes, name, groups, top, tokens + 1) + GAP
+    for name, bars in rows.items():
+        top = drawn(axes, name, bars, top, tokens + 1) + GAP
     axes.set_yticks([])
     axes.spines[["left", "right", "top", "bottom"]].set_visible(False)
     places = range(0, tokens, L)
@@ -79,7 +79,7 @@ def picture(protocol: str) -> "Figure":
     axes.text(0, depth + 0.4, f"input token of a document of {tokens} tokens, L = {L}", fontsize=9)
     axes.text(tokens + 1, -0.08, "windows: inputs up to a scored token", fontsize=9, style="italic")
     figure.text(0.075, 1 - 0.2 / height, f"{protocol}", fontsize=12, weight="bold", va="center")
-    handles = [Patch(color=SCORED), Patch(color=CONTEXT), Patch(color=CONTROL_SCORED), Patch(color=CONTROL_CONTEXT)]
+    handles = [Patch(color=colour) for colour in (SCORED, CONTEXT, CONTROL_SCORED, CONTROL_CONTEXT)]
     labels = ["next token is scored", "context only", "the same, control", "context only, control"]
     figure.legend(
         handles, labels, ncols=4, frameon=False, fontsize=9, loc="center left",
@@ -89,7 +89,7 @@ def picture(protocol: str) -> "Figure":
 
 
 def svg(protocol: str) -> str:
-    """The picture as SVG, the same bytes each time."""
+    """The picture as SVG, with the same bytes each time."""
     written = io.StringIO()
     with own_settings({"svg.fonttype": "none", "font.family": "DejaVu Sans"}):
         picture(protocol).savefig(written, format="svg", metadata={"Date": None, "Creator": None}, facecolor="white")

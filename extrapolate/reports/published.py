@@ -1,4 +1,4 @@
-"""Tables of papers that studies repeat, and which cells of a study repeat which of their numbers."""
+"""Published tables, and which cells of a study repeat which of their numbers."""
 
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -57,7 +57,7 @@ CELLS = Table(
 class PublishedColumn:
     """A column of a table: its name there, and what it holds.
 
-    factor: the evaluation length / the training length. task: what lm-eval calls what was asked.
+    factor: the evaluation length / the training length. task: the name of the task in lm-eval.
     """
 
     name: str
@@ -81,7 +81,7 @@ class PublishedRow:
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """A table of a paper. theirs: what was trained there; note: what else a reader must know."""
+    """A table of a paper. theirs: what the paper trained. note: what else a reader must know."""
 
     name: str
     title: str
@@ -94,7 +94,7 @@ class PublishedTable:
 
 @dataclass(frozen=True)
 class Repeating:
-    """A cell of a study, as far as it tells which rows it repeats; text is the source of its training text."""
+    """What decides which rows a cell of a study repeats. text: the source of its training text."""
 
     run: str
     encoding: str
@@ -104,17 +104,14 @@ class Repeating:
 
 
 def published() -> dict[str, PublishedTable]:
-    """Every table that a study repeats, by its name."""
-    return {name: table for name, table in _tables().items() if not _of_tasks(table)}
+    """The tables that studies can repeat, by name."""
+    tasks = of_tasks()
+    return {name: table for name, table in _tables().items() if table not in tasks}
 
 
 def of_tasks() -> list[PublishedTable]:
     """The tables of benchmarks."""
-    return [table for table in _tables().values() if _of_tasks(table)]
-
-
-def _of_tasks(table: PublishedTable) -> bool:
-    return any(column.task for column in table.columns)
+    return [table for table in _tables().values() if any(column.task for column in table.columns)]
 
 
 @cache
@@ -127,18 +124,18 @@ def _tables() -> dict[str, PublishedTable]:
 
 
 def write_cells(folder: Path, names: Sequence[str], cells: Sequence[Repeating]) -> None:
-    """Leaves in a study's folder what its report needs of the tables it names; nothing if it names none."""
+    """Writes what a study's report needs of its published tables to its folder, or removes the file if it has none."""
     if names:
         rows = [row for name in names for row in cell_rows(published()[name], cells)]
         results.write(folder / FILE, rows, CELLS)
     else:
-        (folder / FILE).unlink(missing_ok=True)  # an earlier version of the study may have named one
+        (folder / FILE).unlink(missing_ok=True)  # of an earlier version of the study
 
 
 def cell_rows(table: PublishedTable, cells: Sequence[Repeating]) -> Iterator[dict[str, Any]]:
     """A row of CELLS for each number of a table and each cell that repeats it.
 
-    If no cell has a size of the paper's, the study is at another scale, and a cell stands beside rows of any size.
+    If no cell has one of the paper's sizes, the study is at another scale, and sizes need not match.
     """
     presets = {row.preset for row in table.rows}
     sizes_as_there = any(cell.preset in presets for cell in cells)

@@ -1,4 +1,4 @@
-"""How all pictures of a report draw each model, which models they name, and how far their axes reach."""
+"""How the pictures of a report draw each model, which models they name, and the range of their axes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,8 +9,8 @@ import pandas as pd
 from extrapolate.names import AS_TRAINED
 
 Style = Mapping[str, Any]
-# After Okabe and Ito, each a little darker or lighter: to be seen on white and on dark grey. Without their yellow and
-# black, which one of the two swallows.
+# After Okabe and Ito, a little darker or lighter so that each is visible on white and on dark grey. Their yellow and
+# black are not, and are left out.
 COLOURS = ("#0068A8", "#C94F00", "#008F68", "#CC79A7", "#DD9800", "#4AADE8")
 GREY = "#8A8F98"  # of models that are not named, and of controls
 MARKERS = "os^Dv<>p*"
@@ -19,17 +19,17 @@ MOST_MARKERS = 8  # of a line
 DASHES = (":", "--", "-.", (0, (3, 1, 1, 1, 1, 1)))  # of what is applied at inference
 MANY = 12  # lines: of more than that, some are grey
 MOST_NAMED = 20
-CROWD = 60  # grey lines: of more, how dense they are is seen, not each
-FURTHEST = 1e9  # nats: what is further from zero, or infinite, counts as this far
-REACH = 1.0  # nats beyond the quartiles that an axis shows in any case
-MOST_BANDS = 8  # of more, one hides the other
+CROWD = 60  # grey lines: more of them are paler, so that their density shows
+FURTHEST = 1e9  # nats: larger or infinite values are drawn as this
+REACH = 1.0  # nats beyond the quartiles that an axis always shows
+MOST_BANDS = 8  # more would hide each other
 
 
 def styles(rows: pd.DataFrame, order: Sequence[str]) -> dict[str, Style]:
-    """How every picture of a report draws each model, by matplotlib's words.
+    """How every picture of a report draws each model, as keyword arguments of matplotlib.
 
-    A run has one colour; when all colours are used, they come again with another marker. An extension has one kind of
-    dashes, and moves the marker on. `rows` are those of all protocols, `order` the models in the order of the tables.
+    A run has one colour; once all are used, they repeat with the next marker. An extension has its own dashes and
+    marker. `rows` are those of all protocols, `order` the models in the order of the tables.
     """
     first = rows.drop_duplicates("model").set_index("model").loc[list(order)]
     runs = {run: at for at, run in enumerate(dict.fromkeys(first["run"]))}
@@ -49,7 +49,7 @@ def styles(rows: pd.DataFrame, order: Sequence[str]) -> dict[str, Style]:
 
 
 def drawn(style: Mapping[str, Style], rows: pd.DataFrame) -> list[str]:
-    """The models that rows are of, in the order of the styles."""
+    """The models that have rows, in the order of the styles."""
     there = set(rows["model"])
     return [model for model in style if model in there]
 
@@ -57,9 +57,9 @@ def drawn(style: Mapping[str, Style], rows: pd.DataFrame) -> list[str]:
 def named(style: Mapping[str, Style], rows: pd.DataFrame) -> list[str]:
     """The models that a picture of these rows names and colours, in the order of the styles; the rest are grey.
 
-    All of them, up to MANY. Of more, the first, with which the answer compares the others, the best at every length
-    and the plain ones, MOST_NAMED together: of the plain ones those that are lowest at the longest length. rows:
-    `model`, `extension`, `factor`, `loss`.
+    Up to MANY models are all named. Of more, MOST_NAMED are: the first, which is the answer's reference, the best at
+    every length, and then models as trained, those with the lowest loss at the longest length first. rows: `model`,
+    `extension`, `factor`, `loss`.
     """
     models = drawn(style, rows)
     if len(models) <= MANY:
@@ -73,17 +73,17 @@ def named(style: Mapping[str, Style], rows: pd.DataFrame) -> list[str]:
 
 
 def drawable(values: "pd.Series[Any]") -> "pd.Series[float]":
-    """The values as numbers; what is infinite or too far away is FURTHEST away."""
+    """The values as numbers, clipped to FURTHEST."""
     return values.astype(float).clip(-FURTHEST, FURTHEST)
 
 
 def limits(*values: "pd.Series[Any]", around: pd.DataFrame | None = None) -> tuple[float, float] | None:
-    """From where to where an axis shows all of these series. None if none has a value.
+    """The range of an axis that shows all of these series. None if none has a value.
 
-    Of each series, a few values that are far from its rest are left out: beyond Tukey's outer fences, three times the
-    distance of the quartiles beyond them, and REACH at least. So a reference, as a series of its own, is always shown.
-    around: how far seeds and bands reach around the values of the first series, by its index, in any number of columns.
-    The axis holds them whole around each value that it shows.
+    Outliers of each series are left out: values beyond Tukey's outer fences, which are three interquartile ranges (and
+    at least REACH) outside the quartiles. A reference that is a series of its own is therefore always shown.
+    around: the ends of seeds and bands around the values of the first series, by its index, in any number of columns.
+    The axis includes them for each value that it shows.
     """
     ends = [end for one in values if (found := _inside(one)) is not None for end in found]
     if around is not None and (found := _inside(values[0])) is not None:
@@ -97,7 +97,7 @@ def limits(*values: "pd.Series[Any]", around: pd.DataFrame | None = None) -> tup
 
 
 def _inside(values: "pd.Series[Any]") -> tuple[float, float] | None:
-    """The least and the greatest of the values that are not far from the rest."""
+    """The least and the greatest value that is no outlier."""
     numbers = _finite(values)
     if numbers.empty:
         return None
@@ -108,15 +108,15 @@ def _inside(values: "pd.Series[Any]") -> tuple[float, float] | None:
 
 
 def _finite(values: "pd.Series[Any]") -> "pd.Series[float]":
-    """Those that can be drawn where they are."""
+    """The values nearer to zero than FURTHEST."""
     numbers = drawable(values).dropna()
     return numbers[numbers.abs() < FURTHEST]
 
 
 def spread(wanted_N: np.ndarray, gap: float, room: float) -> np.ndarray:
-    """The places nearest to those wanted (least squares) that are `gap` apart and within 0 and `room`, in one order.
+    """The places nearest to those wanted (least squares), in the same order, `gap` apart, between 0 and `room`.
 
-    If they do not all fit, the room ends later.
+    If they do not fit, the room is extended.
     """
     order_N = np.argsort(wanted_N, kind="stable")
     blocks: list[list[float]] = []  # sum, count: neighbours that push each other share their mean

@@ -21,11 +21,11 @@ from extrapolate.statistics.seeds import counts, in_words, seeds_of
 
 
 def loss_by_ev(rows: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
-    """`Model`, `Loss (ev=1)`, ..., `Training time`, `Seeds`: means over seeds, one row a model.
+    """`Model`, `Loss (ev=1)`, ..., `Training time`, `Seeds`: means over seeds, a row for each model.
 
-    `rows` are one protocol's, on one set of targets and of the same seeds. Training time is relative to the
-    baseline's (default rope), and missing if there is none or a model was trained on another machine.
-    Raises UserError if runs of one model differ in more than their seed, or the baseline named is not there.
+    `rows` are one protocol's, on one set of targets and with the same seeds. Training time is relative to the
+    baseline's (default: rope), and missing without a baseline or if a model was trained on another machine. Raises
+    UserError if runs of one model differ in more than their seed, or there is no run of the baseline.
     """
     check_replicates(rows)
     seconds = rows.groupby("model")["training_seconds"].agg(strict_mean)
@@ -44,12 +44,12 @@ def loss_by_ev(rows: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
 
 
 def seed_spread(rows: pd.DataFrame) -> pd.DataFrame | None:
-    """As `loss_by_ev`, of the standard deviation over seeds; None if every model has one seed."""
+    """As `loss_by_ev`, with the standard deviation over seeds; None if every model has one seed."""
     return _over_seeds(rows, "std")
 
 
 def worst_seed(rows: pd.DataFrame) -> pd.DataFrame | None:
-    """As `loss_by_ev`, of the highest loss of any seed; None if every model has one seed."""
+    """As `loss_by_ev`, with the highest loss of any seed; None if every model has one seed."""
     return _over_seeds(rows, lambda losses: losses.max(skipna=False))
 
 
@@ -63,9 +63,9 @@ def _over_seeds(rows: pd.DataFrame, summary: Any) -> pd.DataFrame | None:
 
 
 def by_window(rows: pd.DataFrame) -> pd.DataFrame:
-    """Perplexities of one protocol's rows with every window, and with every target, weighted alike; means over seeds.
+    """Perplexities of one protocol's rows, weighting every window alike, and every target alike; means over seeds.
 
-    Empty if the model ends before a length.
+    Cells are NaN if the model ends before the length.
     """
     names = {"window_perplexity": "windows", "perplexity": "tokens"}
     tables = [
@@ -80,7 +80,7 @@ def by_window(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def quick_table(rows: list[dict[str, Any]], protocol: str, value: str = "loss") -> pd.DataFrame:
-    """What was just evaluated, one row a run, step and model; its loss with its control's, or another value."""
+    """What was just evaluated, a row for each run, step and model: its loss and its control's, or another value."""
     frame = pd.DataFrame([row for row in rows if row["protocol"] == protocol]).astype({value: float})
     frame = extensions_told_apart(frame)
     index = ["run", "step", "precision", "model"]
@@ -95,10 +95,10 @@ def quick_table(rows: list[dict[str, Any]], protocol: str, value: str = "loss") 
 
 
 def verdicts(rows: list[dict[str, Any]], protocol: str) -> list[str]:
-    """For every run that was evaluated with extensions: which is lowest at each length, and what it costs at 1x.
+    """For each run that was evaluated with extensions: which is lowest at each length, and what it costs at 1x.
 
-    The plain model is the run as it was trained, with its own extension where it has one. "Lowest" is by the mean
-    alone: whether a difference means anything is not judged here.
+    They are compared with the run as it was trained, which includes an extension that it was tuned with. "Lowest"
+    refers to the mean: whether a difference is significant is not judged here.
     """
     mine = [row for row in rows if row["protocol"] == protocol and row["loss"] is not None]
     settings = dict.fromkeys((row["run"], row["step"], row["precision"]) for row in mine)
@@ -114,7 +114,7 @@ def verdicts(rows: list[dict[str, Any]], protocol: str) -> list[str]:
         for factor in sorted({row["factor"] for row in here}):
             best = min((row for row in here if row["factor"] == factor), key=lambda row: row["loss"])
             if factor in plain and plain[factor]["loss"] - best["loss"] < 0.0005:
-                best = plain[factor]  # lower by less than the digits show
+                best = plain[factor]  # the digits would not show the difference
             line = f"{where}, {factor:g}x: {best['model']} {best['loss']:.3f}"
             if best["extension"] == AS_TRAINED:
                 lines.append(f"{line}: no extension is lower")
@@ -129,7 +129,7 @@ def verdicts(rows: list[dict[str, Any]], protocol: str) -> list[str]:
 
 
 def formatted(table: pd.DataFrame) -> pd.DataFrame:
-    """Every cell as text: losses to three decimals, shares to two, rates as given, n/a if there is no number."""
+    """Every cell as text: losses to three decimals, shares to two, rates as given, n/a for NaN."""
 
     def text(value: Any, column: str) -> str:
         if isinstance(value, str):
@@ -144,7 +144,7 @@ def formatted(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _plain(rows: pd.DataFrame) -> dict[str, str]:
-    """`RoPE + PI` -> `RoPE`, by the rows themselves, for every model; itself if there is none without extension."""
+    """Each model's name without its extension, from the rows of the same run: `RoPE + PI` -> `RoPE`."""
     first = rows[["model", "run", "extension"]].drop_duplicates("model")
     trained = rows[rows["extension"] == AS_TRAINED].drop_duplicates("run").set_index("run")["model"].to_dict()
     return {
@@ -160,7 +160,7 @@ def _baseline_model(rows: pd.DataFrame, baseline: str | None) -> str | None:
     if not matching.empty:
         timed = matching[matching["training_seconds"].notna()]
         matching = timed if len(timed) else matching
-        # The encoding without arguments, also where its name says its size.
+        # Prefer the encoding without arguments; its name may still have a size.
         names = zip(matching["model"], matching["display"], strict=True)
         usual = matching[[model == display or model.startswith(f"{display}, ") for model, display in names]]
         return str((usual if len(usual) else matching)["model"].iloc[0])
@@ -170,70 +170,51 @@ def _baseline_model(rows: pd.DataFrame, baseline: str | None) -> str | None:
 
 
 def caption(rows: pd.DataFrame) -> str:
-    """What the numbers are, under which conditions, where and when they were made."""
+    """What the numbers are, under which conditions, and where and when they were made."""
 
     def values(column: str, of: pd.DataFrame = rows) -> str:
         return ", ".join(values_of(of, column, lambda v: f"{v:,}" if isinstance(v, int) else str(v)))
 
-    own = rows[rows["imported"].isna()]
-    training = f"preset {values('preset', own)}, {values('tokens', own)} training tokens in " + (
-        f"{values('training_precision', own)}; "
+    own, imported = rows[rows["imported"].isna()], rows[rows["imported"].notna()]
+    tuned, busy = rows[rows["origin"].notna()], rows[rows["training_taken"].astype(float) > MOST_TAKEN]
+    documents = values("n_documents")
+    said = (
+        f"Mean loss, nats per token, of {values('n_targets')} targets in {documents} "
+        f"{'document' if documents == '1' else 'documents'}, the same at every length; training length "
+        f"{values('seq_len')} tokens"
     )
-    trained = f"Trained with extrapolate {values('training_version', own)}, commit " + (
-        f"{values('training_commit', own) or 'unknown'}, on {values('training_machine', own)}; "
-    )
-    evaluated = f"evaluated with commit {values('commit') or 'unknown'} on {values('machine')}, " + (
+    if len(tuned):
+        lengths = ", ".join(map(str, sorted(set(tuned["trained_length"]))))
+        said += f" (tuned runs: {lengths}, their training tokens on top of those of the run they started from)"
+    said += f"; {values('split')} split of corpus {values('corpus_hash')}; "
+    evaluated = (
+        f"evaluated with commit {values('commit') or 'unknown'} on {values('machine')}, "
         f"{rows['evaluated_at'].max():%Y-%m-%d}."
     )
-    documents = values("n_documents")
-    lines = [
-        f"Mean loss, nats per token, of {values('n_targets')} targets in {documents} "
-        f"{'document' if documents == '1' else 'documents'}, the same "
-        f"at every length; training length {values('seq_len')} tokens{_tuned(rows)}; {values('split')} split of corpus "
-        f"{values('corpus_hash')}; {'' if own.empty else training}evaluated in {values('precision')}"
-        f"{'' if own.empty else f'; {_seeds(own)}'}.",
-        evaluated[0].upper() + evaluated[1:] if own.empty else trained + evaluated,
-        *_imported(rows),
-        *(text[0].upper() + text[1:] + "." for text in [*of_other_text(rows), *unequal_training(rows)]),
-        *_beside_others(rows),
-        *sorted({text + "." for text in rows["caption"] if text}),
-    ]
-    return " ".join(lines)
-
-
-def _imported(rows: pd.DataFrame) -> list[str]:
-    """What is not known of checkpoints that were trained elsewhere."""
-    mine = rows[rows["imported"].notna()]
-    if mine.empty:
-        return []
-    return [
-        f"Trained elsewhere, and imported: {', '.join(values_of(mine, 'imported'))}; training corpus, tokens, "
-        "precision, seed, time and machine unknown, and the training length as the checkpoint's configuration or "
-        "--seq-len says."
-    ]
-
-
-def _beside_others(rows: pd.DataFrame) -> list[str]:
-    """Whose training time is not known, since other programs computed beside."""
-    busy = rows[rows["training_taken"].astype(float) > MOST_TAKEN]
-    if busy.empty:
-        return []
-    models = [
-        f"{model} ({share:.0%})" for model, share in busy.groupby("model", sort=False)["training_taken"].max().items()
-    ]
-    return [
-        f"The training time of {', '.join(models)} is n/a: other programs took this share of the time in which it "
-        f"wanted to compute, more than {MOST_TAKEN:.0%}."
-    ]
-
-
-def _tuned(rows: pd.DataFrame) -> str:
-    """Tuned runs have other lengths, and a budget that comes on top of another's."""
-    mine = rows[rows["origin"].notna()]
-    if mine.empty:
-        return ""
-    lengths = ", ".join(str(length) for length in sorted(set(mine["trained_length"])))
-    return f" (tuned runs: {lengths}, their training tokens on top of those of the run they started from)"
+    if own.empty:
+        said += f"evaluated in {values('precision')}. {evaluated[0].upper()}{evaluated[1:]}"
+    else:
+        said += (
+            f"preset {values('preset', own)}, {values('tokens', own)} training tokens in "
+            f"{values('training_precision', own)}; evaluated in {values('precision')}; {_seeds(own)}. Trained with "
+            f"extrapolate {values('training_version', own)}, commit {values('training_commit', own) or 'unknown'}, on "
+            f"{values('training_machine', own)}; {evaluated}"
+        )
+    if len(imported):
+        said += (
+            f" Trained elsewhere, and imported: {', '.join(values_of(imported, 'imported'))}; training corpus, tokens, "
+            "precision, seed, time and machine unknown, and the training length as the checkpoint's configuration or "
+            "--seq-len says."
+        )
+    for text in [*of_other_text(rows), *unequal_training(rows)]:
+        said += f" {text[0].upper()}{text[1:]}."
+    if len(busy):
+        shares = busy.groupby("model", sort=False)["training_taken"].max()
+        said += (
+            f" The training time of {', '.join(f'{model} ({share:.0%})' for model, share in shares.items())} is n/a: "
+            f"other programs took this share of the time in which it wanted to compute, more than {MOST_TAKEN:.0%}."
+        )
+    return " ".join([said, *sorted({f"{text}." for text in rows["caption"] if text})])
 
 
 def _seeds(rows: pd.DataFrame) -> str:

@@ -1,4 +1,4 @@
-"""Tables of benchmarks, from the rows of `eval_tasks.parquet` alone."""
+"""Tables of benchmarks, from the rows of `eval_tasks.parquet`."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,19 +17,19 @@ from extrapolate.statistics.seeds import on_shared_seeds
 
 
 def comparable(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """The rows of last checkpoints on the same questions; and in words, what was left out.
+    """The rows of last checkpoints that can be compared, and sentences about what was left out.
 
-    Of several sets of questions of a task, that with most runs stays, and of those the newest; of seeds, those that all
-    models have. Models are called by their sizes and precisions too, where these differ. Raises UserError if runs of
-    one model differ in more than their seed.
+    If there are several sets of questions for a task, the one with most runs stays, or else the newest. Only the seeds
+    that all models have stay. If sizes or precisions differ, they are part of models' names. Raises UserError if runs
+    of one model differ in more than their seed.
     """
     rows = told_apart(last_checkpoints(rows))
     if rows["precision"].nunique() > 1:
         rows = rows.assign(model=rows["model"] + ", " + rows["precision"])
-    same = newest_of_most(rows, ["task", "shots"])  # what has the same questions, unless fewer were asked
+    same = newest_of_most(rows, ["task", "shots"])
     said = [
-        f"Left out of {task}, for other questions were asked: {', '.join(sorted(set(mine['run'])))}. Ask every run "
-        "with the same limit, and the same edition of the task."
+        f"Left out of {task}, because they were asked other questions: {', '.join(sorted(set(mine['run'])))}. Ask "
+        "every run with the same limit, and the same edition of the task."
         for task, mine in rows[~same].groupby("task")
     ]
     for _, mine in rows[same].groupby(["task", "metric", "filter", "shots"]):
@@ -39,29 +39,28 @@ def comparable(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
 
 def printed(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """What was just asked, as `by_shots`: runs are not averaged."""
+    """As `by_shots`, for what was just asked: runs are not averaged."""
     return by_shots(named_by_run(rows))
 
 
 def by_shots(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """For each number of examples a title, and a table: a row for each model and length, a column for each metric.
+    """A title and a table for each number of examples, with a row for each model and length, a column for each metric.
 
-    Tasks that were only asked as a part of a group are left out.
+    Tasks that were asked only as a part of a group are left out.
     """
     for shots, mine in asked(rows).groupby("shots"):
         yield f"benchmarks, {_examples(shots)} before each question", by_model(mine)
 
 
 def asked(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows of tasks, and of groups, that some run was asked for by themselves."""
+    """The rows of the tasks and groups that some run was asked by name."""
     return rows[rows["task"].isin(rows.loc[rows["group"].isna(), "task"])]
 
 
 def by_model(rows: pd.DataFrame) -> pd.DataFrame:
-    """`Model`, `Length`, and a column for each task and metric: means over seeds, each with its standard error; and
-    `Seeds`, if a model has several.
+    """`Model`, `Length`, a column for each task and metric, and `Seeds` if a model has several.
 
-    The standard error is that over questions, of one seed.
+    Cells have the mean over seeds and the standard error of one seed over questions.
     """
     names = zip(rows["task"], rows["metric"], rows["filter"], strict=True)
     rows = rows.assign(
@@ -90,7 +89,7 @@ def _number(value: float) -> str:
 
 
 def beside(published: PublishedTable, rows: pd.DataFrame) -> pd.DataFrame:
-    """The paper's rows, and below them our models' accuracies `acc` on the same tasks, if each has one.
+    """The paper's rows, and below them our models' accuracies (`acc`) on the same tasks.
 
     Empty if no model was asked any of the tasks.
     """
@@ -109,7 +108,7 @@ def beside(published: PublishedTable, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def caption(rows: pd.DataFrame) -> str:
-    """What was asked, of what, and with what."""
+    """How many questions were asked, and under which conditions."""
 
     def values(column: str) -> str:
         known = sorted(set(rows[column].dropna().tolist()))

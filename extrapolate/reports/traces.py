@@ -1,6 +1,6 @@
-"""Draws charts for the HTML page: traces and layouts in plotly's schema, as JSON has it.
+"""Draws charts for the HTML page: traces and layouts in plotly's JSON schema.
 
-Names stand in them as they are. assets/charts.js shows every text as text, and gives the colours of axes and grids.
+Names are not escaped here: assets/charts.js does that, and sets the colours of axes and grids.
 """
 
 import json
@@ -19,10 +19,10 @@ from extrapolate.reports.page import Block, Switch
 from extrapolate.reports.styles import CROWD, DASHES, FURTHEST, GLYPHS, GREY, MARKERS, MOST_MARKERS, drawable, spread
 
 Trace = dict[str, Any]
-DIGITS = 4  # after the point
-MOST_POINTS, MOST_OF_ALL = 1_000, 40_000  # of a line, and of a chart: a page must open
-MOST_ENDS, LONGEST_END = 21, 32  # names at the ends of lines: how many have room, and their characters
-ABREAST = 2  # panels side by side; of more, the page shows one at a time
+DIGITS = 4  # after the decimal point
+MOST_POINTS, MOST_OF_ALL = 1_000, 40_000  # points of a line, and of a chart, so that the page stays small
+MOST_ENDS, LONGEST_END = 21, 32  # names that have room at the ends of lines, and their characters
+ABREAST = 2  # panels side by side; if there are more, the page shows one at a time
 _SYMBOLS = dict(
     zip(
         MARKERS,
@@ -38,7 +38,7 @@ _DASH = {"-": "solid", **dict(zip(DASHES, ("dot", "dash", "dashdot", "longdash")
 
 @dataclass(frozen=True)
 class Plot(Block):
-    """A chart: its picture in Markdown, and drawn by the browser in the HTML page."""
+    """A chart: a picture in Markdown, and drawn by the browser on the HTML page."""
 
     chart: Chart
 
@@ -50,7 +50,7 @@ class Plot(Block):
         if not isinstance(panels, Heat) and len(panels) > ABREAST:
             views = {one.title: [Plot(replace(self.chart, panels=[one]))] for one in panels}
             return Switch(self.chart.file, f"{self.chart.text}:", views, len(views) - 1).html()
-        # Within a script nothing but its end is read, which no JSON needs to hold as it is.
+        # Inside a script, HTML only recognises its end tag, which must not occur in the JSON.
         data = json.dumps(figure(self.chart), allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
         return Markup(
             '<figure class="chart"><div class="plot" role="img" aria-label="{}"></div>'
@@ -59,7 +59,7 @@ class Plot(Block):
 
 
 def figure(chart: Chart) -> dict[str, Any]:
-    """The traces and the layout of a chart of one map, or of a few panels side by side; and `kept`, see `Chart`."""
+    """The traces and the layout of a chart with one map, or a few panels side by side, and `kept` of `Chart`."""
     if isinstance(chart.panels, Heat):
         return _map(chart.panels)
     traces: list[Trace] = []
@@ -68,7 +68,7 @@ def figure(chart: Chart) -> dict[str, Any]:
     for at, panel in enumerate(chart.panels):
         number = "" if at == 0 else str(at + 1)
         here = {"xaxis": f"x{number}", "yaxis": f"y{number}"} if number else {}
-        behind = {"showlegend": False} if at else {}  # the first panel's names are those of all
+        behind = {"showlegend": False} if at else {}  # all panels have the names of the first
         drawn = [trace for one in panel.series for trace in _traces(one, most, chart.kept)]
         traces += [trace | here | behind for trace in _arranged(drawn)]
         layout[f"xaxis{number}"] = _axis(panel.x)
@@ -88,24 +88,20 @@ def figure(chart: Chart) -> dict[str, Any]:
 
 
 def most_points(chart: Chart) -> int:
-    """How many points of a line are drawn at most."""
+    """The most points that are drawn of a line."""
     lines = 1 if isinstance(chart.panels, Heat) else sum(len(panel.series) for panel in chart.panels)
     return min(MOST_POINTS, max(2, MOST_OF_ALL // max(1, lines)))
 
 
 def numbers(values: Iterable[Any], digits: int = DIGITS) -> list[float | None]:
-    """The values rounded, for JSON: None if there is none, or it is infinite."""
+    """The values rounded for JSON: None for NaN and infinity, and 4 rather than 4.0."""
     found = drawable(pd.Series(list(values), dtype=float))
-    return [None if value != value or abs(value) >= FURTHEST else _short(round(value, digits)) for value in found]
-
-
-def _short(value: float) -> float:
-    """4 rather than 4.0, which JSON would write."""
-    return int(value) if value.is_integer() else value
+    rounded = [round(value, digits) if abs(value) < FURTHEST else None for value in found]
+    return [int(value) if value is not None and value.is_integer() else value for value in rounded]
 
 
 def _traces(one: Series, most: int, kept: float | None) -> list[Trace]:
-    """The band of a series, and its line. Of more points than `most` those that are equally far apart."""
+    """The band of a series, and its line, evenly thinned if it has more than `most` points."""
     x, y = list(one.x), list(one.y)
     every = slice(None, None, -(-len(x) // most) or 1)
     trace: Trace = {"type": "scatter", "name": short(one.name), "x": numbers(x[every]), "y": numbers(y[every])}
@@ -119,11 +115,11 @@ def _traces(one: Series, most: int, kept: float | None) -> list[Trace]:
 
 
 def _look(one: Series) -> Trace:
-    """How a series is drawn. A line behind another, and a mark on it, come and go with it."""
+    """How a series is drawn. Lines behind another and marks on it are in its legend group, to be hidden with it."""
     if one.is_reference:
         line = {"color": GREY, "dash": "dash", "width": 1.5} | ({"shape": "hv"} if one.kind == "steps" else {})
         return {"mode": "lines", "line": line, "legendgroup": one.name}
-    if one.style is None:  # behind the others, and named where the reader points at it
+    if one.style is None:  # behind the others, and named only in its tooltip
         shape = (
             {"marker": {"size": 6, "color": GREY}} if one.kind == "points" else {"line": {"color": GREY, "width": 1}}
         )
@@ -135,7 +131,7 @@ def _look(one: Series) -> Trace:
         return look | {"line": line, "opacity": 0.6, "hoverinfo": "skip", "showlegend": False}
     if one.kind == "crosses":
         return look | {"marker": {"symbol": "x", "size": 9, "color": colour}, "showlegend": False}
-    # Of a long line, some points have its marker, which tells apart models of one colour.
+    # A long line has markers on some of its points; they tell models with the same colour apart.
     look["marker"] = {"symbol": _SYMBOLS[one.style["marker"]], "size": 7, "maxdisplayed": MOST_MARKERS, "color": colour}
     return look | {"line": {"color": colour, "dash": _DASH[one.style["linestyle"]], "width": 2}}
 
@@ -147,7 +143,7 @@ def _mode(one: Series) -> str:
 
 
 def _compact(trace: Trace) -> Trace:
-    """The trace with the first x and the distance in place of all, if they are equally far apart."""
+    """The trace with `x0` and `dx` in place of `x`, if its points are evenly spaced."""
     x = trace["x"]
     steps = {None if None in pair else round(pair[1] - pair[0], DIGITS) for pair in pairwise(x)}
     if len(x) < 4 or len(steps) != 1 or None in steps:
@@ -156,7 +152,7 @@ def _compact(trace: Trace) -> Trace:
 
 
 def _band(one: Series) -> list[Trace]:
-    """The room between two lines, which comes and goes with a model's line. If an end is missing, there is none."""
+    """The area between two lines, in the legend group of the model's line. Empty without a band."""
     ends = one.band()
     if one.style is None or ends.empty:
         return []
@@ -173,7 +169,7 @@ def _band(one: Series) -> list[Trace]:
 
 
 def _arranged(traces: Sequence[Trace]) -> list[Trace]:
-    """Lines in front of bands, and both in front of grey lines, which are paler if they are many."""
+    """Puts lines in front of bands, and both in front of grey lines, which are paler if there are many."""
     grey = [trace for trace in traces if "legendgroup" not in trace]
     pale = {"opacity": 0.15} if len(grey) > CROWD else {}
     rest = [trace for trace in traces if "legendgroup" in trace]
@@ -197,7 +193,7 @@ def _axis(axis: Axis) -> dict[str, Any]:
 
 
 def _ends(panel: Panel) -> list[dict[str, Any]]:
-    """Names at the right, each at the height at which its line ends; none if they do not fit."""
+    """Names to the right, each at the height at which its line ends; none if they do not fit."""
     named = [one for one in panel.series if not one.is_behind and (one.style is not None or one.is_reference)]
     if panel.y.range is None or not 0 < len(named) <= MOST_ENDS:
         return []
@@ -218,7 +214,7 @@ def _ends(panel: Panel) -> list[dict[str, Any]]:
 
 
 def _gone(panel: Panel) -> int:
-    """How many points of lines leave the range of y."""
+    """How many points of lines are outside the range of y."""
     if panel.y.range is None:
         return 0
     gone = 0
@@ -231,7 +227,7 @@ def _gone(panel: Panel) -> int:
 
 
 def _note(text: str, number: str) -> dict[str, Any]:
-    """A line of small text above a panel, at its left."""
+    """A line of small text above the left end of a panel."""
     return {
         "text": text, "xref": f"x{number} domain", "yref": f"y{number} domain", "x": 0, "y": 1, "xanchor": "left",
         "yanchor": "bottom", "showarrow": False, "font": {"size": 11},
@@ -239,7 +235,7 @@ def _note(text: str, number: str) -> dict[str, Any]:
 
 
 def _map(heat: Heat) -> dict[str, Any]:
-    """Every cell says its row and column where the reader points at it."""
+    """A heat map; the tooltip of a cell names its row and column."""
     cells, rows = heat.texts(), [short(name) for name in heat.rows]
     said = [
         [f"{name}, {column}: {cell or 'n/a'}" for column, cell in zip(heat.columns, mine, strict=True)]

@@ -29,13 +29,13 @@ from extrapolate.statistics.effective import check_threshold
 class Written:
     """What a report wrote, and what the user should know.
 
-    files: their names. rows: the losses on text, a row for each protocol, model and length: `protocol`, `model`,
-    `factor`, `loss`, the mean over `seeds` (None if the encoding ends before), `training_time` relative to the
-    baseline's; `difference`, the loss minus the control's, with its 95 % interval from `low` to `high`, nats, and
-    `verdict`, which is not corrected. answer: in at most two sentences, what the intervals say, and one on learning
-    rates at the end of a grid; empty if there are no losses. tables: the losses by evaluation length of each
-    protocol. shown: the tables that `extrapolate report` prints, each with its `title` and its `frame`. warnings: what
-    was left out, for example. checked: the losses beside those of the baseline, if one was named.
+    files: the names of the files. rows: the losses on text, a row for each protocol, model and length: `protocol`,
+    `model`, `factor`; `loss`, the mean over `seeds` (None if the encoding ends before this length); `training_time`
+    relative to the baseline's; `difference`, the loss minus the control's, with its 95 % interval from `low` to `high`,
+    nats; and `verdict`, without correction. answer: what the intervals say, in at most two sentences, and a sentence if
+    a learning rate is at the end of its grid; empty if there are no losses. tables: the losses by evaluation length,
+    for each protocol. shown: the tables that `extrapolate report` prints, each with its `title` and its `frame`.
+    warnings: what was left out, for example. checked: the losses beside those of the baseline, if one was named.
     """
 
     files: Sequence[str]
@@ -47,7 +47,7 @@ class Written:
     checked: Checked | None = None
 
     def markdown(self) -> str:
-        """What the command prints, in Markdown: a comment on a pull request can be this text."""
+        """What the command prints, in Markdown, for example for a comment on a pull request."""
         blocks: list[Block] = []
         if self.checked is not None:
             blocks.append(Text(self.checked.summary(), strong=not self.checked.worse.empty))
@@ -77,10 +77,10 @@ def write_report(
 ) -> Written:
     """Writes the report on the evaluated runs at and below some folders. `only` restricts rows: column -> value.
 
-    check: losses are compared with the rows at this path, and `tolerance`, nats, is how much worse they may be.
-    leaderboard: rank the models at each length. threshold: the accuracy that passes a probe (default: THRESHOLD).
+    check: compare the losses with the rows at this path; they may be worse by `tolerance`, nats. leaderboard: rank the
+    models at each length. threshold: the accuracy that passes a probe (default: THRESHOLD).
 
-    It replaces an earlier report at `out` as a whole, and only when it is whole itself. Raises UserError if there is
+    An earlier report at `out` is replaced as a whole, once the new one is complete. Raises UserError if there is
     nothing to report, rows cannot be compared, `out` holds something else, or another process is writing it.
     """
     check_replaceable(out)  # before minutes of work
@@ -93,8 +93,8 @@ def write_report(
     documents = evaluated.documents()
     asked = {"baseline": baseline, **only, "check": check, "leaderboard": leaderboard or None}
     asked |= {"tolerance": None if check is None else tolerance, "threshold": threshold}
-    material = collect(evaluated, evals, documents, baseline, only, command(runs, asked))
-    material = replace(material, leaderboard=leaderboard)
+    material = collect(evaluated, evals, documents, baseline, only)
+    material = replace(material, command=command(runs, asked), leaderboard=leaderboard)
     if threshold is not None:
         if material.probes.empty:
             raise UserError("`threshold` is of effective lengths, and no run was evaluated on probes: leave it out")
@@ -146,7 +146,7 @@ def _rows(material: Material) -> list[dict[str, Any]]:
 
 
 def command(runs: Sequence[Path], asked: Mapping[str, Any]) -> str:
-    """What a user types to make the report again. asked: by flag; None is left out, and True needs no value."""
+    """The command that makes the report again. asked: values by flag; None leaves the flag out, True gives no value."""
     words = ["extrapolate", "report", *map(str, runs)]
     for name, value in asked.items():
         if value is not None:
@@ -158,13 +158,13 @@ _FLAGS = {"seq_len": "seq-len", "corpus_hash": "corpus"}
 
 
 def _title(runs: Sequence[Path]) -> str:
-    """The page's title, with the name of the folder that holds all runs: a study's is above its `runs`."""
+    """The page's title, with the name of the folder that holds all runs, or of the study above its folder `runs`."""
     folder = Path(os.path.commonpath([path.resolve() for path in runs]))
     return f"Beyond the training length: {(folder.parent if folder.name == 'runs' else folder).name}"
 
 
 def check_replaceable(out: Path) -> None:
-    """Raises UserError if a folder holds what no report wrote: a report replaces its folder as a whole."""
+    """Raises UserError if a folder holds anything that no report wrote, since a report replaces the whole folder."""
     if not out.is_dir():
         return
     known = (PAGE, HTML_PAGE, TEXT, DOCUMENTS, *(name for one in in_order() for name in one.files))

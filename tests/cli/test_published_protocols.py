@@ -35,7 +35,7 @@ def test_reports_and_comparisons_have_them_as_protocols_of_their_own(cli, ckpt: 
     cli("report", ckpt / "rope", ckpt / "expe", "--out", "report").succeeded()
     page = Path("report/report.md").read_text()
     yarn = page.partition("## Protocol yarn:bos=true,stride=4\n")[2].partition("\n## ")[0]
-    assert "every window counts alike, however many tokens it scores" in yarn
+    assert "that give every window the same weight, however many tokens it scores" in yarn
     figures = found[found["protocol"] == "yarn:bos=true,stride=4"].set_index("factor")
     for column in ("window_perplexity", "perplexity"):
         values = " | ".join(f"{figures.loc[factor, column]:.3f}" for factor in (1, 2))
@@ -47,7 +47,7 @@ def test_reports_and_comparisons_have_them_as_protocols_of_their_own(cli, ckpt: 
         "failure_lengths.parquet", "failure_lengths.windows-bos-true.parquet",
     }  # fmt: skip
     said = " ".join(page.split())
-    assert "Here it was asked for with bos=true,stride=4; the picture is of yarn without." in said
+    assert "Here it was used with bos=true,stride=4; the picture shows yarn without arguments." in said
     assert page.index("## Protocol windows\n") < page.index("## Protocol sliding"), "the paper's comes first"
 
     lines = cli("compare", ckpt / "rope", ckpt / "expe", "--json").succeeded().out.splitlines()

@@ -1,4 +1,4 @@
-"""What a section of a report is: its place in the page, its files, and what it writes."""
+"""The base class of a report's sections: a section's place in the page, its files, and what it writes."""
 
 import re
 from abc import ABC, abstractmethod
@@ -27,9 +27,9 @@ _FILE = re.compile(r"[\w-][\w.-]*", re.ASCII)
 
 @dataclass(frozen=True)
 class Part:
-    """What a section has to say of one subject: blocks of the page, and files beside it, each name with its writer.
+    """What a section says about one subject: blocks of the page, and writers of files beside it, by name.
 
-    Writers are called once all sections have made their parts, so that what cannot be reported is refused first.
+    Writers are called once all sections have made their parts, so that errors come before any file is written.
     """
 
     blocks: Sequence[Block]
@@ -37,13 +37,12 @@ class Part:
 
 
 class Section(ABC):
-    """A section of a report. A docstring's first line says what it shows.
+    """A section of a report. The first line of its docstring says what it shows.
 
-    chapter: the title above it; sections of one chapter stand together. place: sections with less come first.
-    continues: the name of another section. Each part then stands below that section's part on the same subject, and
-    `chapter` and `place` are left out.
-    files: what the names of its files look like, such as `loss_by_ev.*`. A report removes those that an earlier one
-    left behind. tables: the columns of its Parquet files, for `extrapolate columns` and docs/results.md.
+    chapter: the title above it; the sections of a chapter stay together. place: sections are sorted by it.
+    continues: the name of another section. Each part then follows that section's part on the same subject, and
+    `chapter` and `place` are not needed. files: patterns of the names of its files, such as `loss_by_ev.*`. tables: the
+    columns of its Parquet files, for `extrapolate columns` and docs/results.md.
     """
 
     chapter: ClassVar[str] = ""
@@ -55,7 +54,7 @@ class Section(ABC):
     @staticmethod
     @abstractmethod
     def subjects(material: Material) -> Sequence[str]:
-        """What it is written about, such as protocols or probes, a part each; empty if it does not apply."""
+        """The subjects of its parts, such as protocols or probes; empty if the section does not apply."""
 
     @staticmethod
     @abstractmethod
@@ -67,7 +66,7 @@ sections: specs.Registry[Section] = specs.Registry("section")
 
 
 def in_order() -> list[type[Section]]:
-    """Every section: chapter by chapter, by place; what continues another follows it."""
+    """All sections by chapter and place, each followed by those that continue it."""
     named = [sections[name] for name in sections.names()]
     own = sorted((section for section in named if section.continues is None), key=lambda section: section.place)
     chapters = dict.fromkeys(section.chapter for section in own)
@@ -76,7 +75,7 @@ def in_order() -> list[type[Section]]:
 
 
 def with_continuing(section: type[Section]) -> list[type[Section]]:
-    """A section, and after it those whose parts stand below its parts."""
+    """A section, followed by those that continue it."""
     others = [sections[name] for name in sections.names()]
     below = [other for other in others if other.continues is not None and sections[other.continues] is section]
     return [section, *(one for other in below for one in with_continuing(other))]
@@ -95,10 +94,9 @@ def parts(section: type[Section], material: Material) -> Iterator[Part]:
 
 
 def suffix(protocol: str) -> str:
-    """What ends the names of a protocol's files: nothing for the paper's. Raises UserError if it cannot be a name.
+    """The suffix of a protocol's file names: `sliding:stride=16` gives `.sliding-stride-16`, the paper's protocol "".
 
-    A table can call a protocol anything, and this becomes a part of a path. `sliding:stride=16` gives
-    `.sliding-stride-16`.
+    Raises UserError if it cannot be part of a path: a table may contain any text as a protocol.
     """
     name = re.sub(r"[:=,]", "-", protocol)
     if not _FILE.fullmatch(name) or len(name) > LONGEST:
@@ -110,7 +108,7 @@ def suffix(protocol: str) -> str:
 
 
 def picture(chart: Chart) -> dict[str, Writer]:
-    """The picture of a chart, by the name of its file."""
+    """The writer of a chart's picture, by the name of its file."""
     return {chart.file: partial(plots.draw, chart)}
 
 

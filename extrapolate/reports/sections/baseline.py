@@ -90,7 +90,7 @@ def _explained(found: Checked) -> str:
     said = (
         f"{verdicts.explained(found.tolerance)} Better and worse hold after Holm's correction for the number of rows "
         f"with an interval, {compared}. Both losses are on the same targets, and means over the same seeds. A loss "
-        "that is gone is worse, also of one seed."
+        "that is gone is worse, even if it is that of one seed."
     )
     if (found.rows["seeds"] == 1).any():
         said += " With one seed, the interval is about these runs: repeating one may give another loss."

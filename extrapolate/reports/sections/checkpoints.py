@@ -1,4 +1,4 @@
-"""How extrapolation changes along the training: losses and failure lengths of checkpoints, by the tokens seen."""
+"""How extrapolation changes during training: losses and failure lengths of checkpoints, by training tokens."""
 
 from collections.abc import Mapping, Sequence
 
@@ -46,8 +46,8 @@ CHECKPOINTS = Described(
 )  # fmt: skip
 
 ALONG = """\
-The same runs after fewer tokens, on the same targets. Thick lines are means over seeds, thin lines the seeds. Whether a
-change is sure is not judged here."""
+The same runs after fewer tokens, on the same targets. Thick lines are means over seeds, thin lines the seeds. Whether
+changes are significant is not judged here."""
 
 
 @sections.register("checkpoints")
@@ -82,7 +82,7 @@ class Checkpoints(Section):
 
 
 def _failures(material: Material, protocol: str) -> dict[tuple[str, int], Failure]:
-    """By model and step, the failure length, where the protocol has losses by position; in the longest windows."""
+    """The failure length in the longest windows by model and step; empty without losses by position."""
     documents = material.documents_along[material.documents_along["protocol"] == protocol]
     if not known_by(protocol).positions or not has_positions(documents, material.seq_len(protocol)):
         return {}
@@ -94,9 +94,9 @@ def _failures(material: Material, protocol: str) -> dict[tuple[str, int], Failur
 
 
 def by_checkpoint(rows: pd.DataFrame, order: Sequence[str], failed: Mapping[tuple[str, int], Failure]) -> pd.DataFrame:
-    """CHECKPOINTS' columns: means over seeds, a row for each model, in this order, and each of its checkpoints.
+    """The columns of CHECKPOINTS, means over seeds: a row for each model, in this order, and each of its checkpoints.
 
-    A model that was trained elsewhere has none: its tokens are not known.
+    A model that was trained elsewhere has none, since its training tokens are not known.
     """
     factors = sorted(set(rows["factor"]))
     found = []
@@ -104,7 +104,7 @@ def by_checkpoint(rows: pd.DataFrame, order: Sequence[str], failed: Mapping[tupl
         own = rows[(rows["model"] == model) & rows["tokens"].notna()]
         for step, mine in own.groupby("step"):
             if mine["run"].nunique() < own["run"].nunique():
-                continue  # a mean over some seeds beside a mean over all would show the seeds
+                continue  # the mean over some seeds is not comparable with the mean over all
             failure = failed.get((model, int(str(step))))
             found.append(
                 {MODEL.name: model, TOKENS: int(mine["tokens"].iloc[0])}
@@ -116,9 +116,9 @@ def by_checkpoint(rows: pd.DataFrame, order: Sequence[str], failed: Mapping[tupl
 
 
 def in_words(table: pd.DataFrame, near: str, far: str) -> list[str]:
-    """For each model with several checkpoints what became of its losses, and whether the far one rose again.
+    """For each model with several checkpoints, how its losses changed, and whether the far one rose again.
 
-    Of more than MANY models it only says where to look.
+    With more than MANY models, it only refers to the tables.
     """
     said = []
     for model, mine in table.dropna(subset=far).groupby(MODEL.name, sort=False):
@@ -141,8 +141,11 @@ def in_words(table: pd.DataFrame, near: str, far: str) -> list[str]:
 
 
 def _by_tokens(table: pd.DataFrame, column: str) -> pd.DataFrame:
-    """One column of CHECKPOINTS with a row for each model and a column for each number of tokens, or the most of them
-    that fit, spread evenly, the first and the last among them. A cell is empty if a model has no such checkpoint."""
+    """One column of CHECKPOINTS, with a row for each model and a column for each number of tokens.
+
+    At most MOST_COLUMNS of them, evenly spread from the first to the last. A cell is empty if a model has no such
+    checkpoint.
+    """
     steps = sorted(set(table[TOKENS]))
     if len(steps) > MOST_COLUMNS:
         steps = [steps[round(at * (len(steps) - 1) / (MOST_COLUMNS - 1))] for at in range(MOST_COLUMNS)]
@@ -156,7 +159,7 @@ def _by_tokens(table: pd.DataFrame, column: str) -> pd.DataFrame:
 def chart(rows: pd.DataFrame, table: pd.DataFrame, style: Mapping[str, Style], file: str) -> Chart:
     """The failure length, and the loss at the shortest and at the longest length, against training tokens.
 
-    Each seed of a model is a thin line. A line has a gap where no failure was found.
+    Each seed of a model is a thin line. A line has a gap at checkpoints without a failure.
     """
     known = rows[rows["tokens"].notna()]
     last = known[known["step"] == known.groupby("run")["step"].transform("max")]
@@ -177,7 +180,7 @@ def chart(rows: pd.DataFrame, table: pd.DataFrame, style: Mapping[str, Style], f
     if table[FAILS].notna().any():
         most = 1.05 * float(table[FAILS].max())
         panels.append(panel(FAILS, f"failure length, up to {far:g}x (tokens)", known[:0], (0.0, most)))
-    for factor in dict.fromkeys([near, far]):  # the names stand beside the longest windows
+    for factor in dict.fromkeys([near, far]):  # the names are beside the longest windows
         column, mine = f"Loss (ev={factor:g})", known[known["factor"] == factor]
         around = seeds.around(mine[mine["model"].isin(named)], "tokens")
         limits = styles.limits(table.set_index([MODEL.name, TOKENS])[column], around=around)

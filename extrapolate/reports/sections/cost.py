@@ -1,4 +1,4 @@
-"""What each model costs, in training and in evaluation, and what loss it has for that."""
+"""What each model costs in training and in evaluation, and the loss it has in return."""
 
 from collections.abc import Mapping, Sequence
 
@@ -40,10 +40,9 @@ COST = Described(
     ),
 )  # fmt: skip
 EXPLAINED = """\
-Seconds are those of one machine, the one most models were trained on. A model is on the front if no other has both a
-lower cost and a lower loss: only there is something paid for. What an extension adds is paid when the model is
-evaluated. Times beside other runs of a study or other programs, of imported models, and of other machines are
-n/a."""
+Times are those of one machine, the one on which most models were trained. A model is on the front if no other is both
+cheaper and better: models off the front cost more for nothing. An extension costs time only in the evaluation. Times
+are n/a if other runs of a study or other programs ran at the same time, and for imported models and other machines."""
 FRONT = "On the front of training time and loss at {:g}x: {}."
 
 
@@ -58,7 +57,7 @@ class Cost(Section):
 
     @staticmethod
     def subjects(material: Material) -> Sequence[str]:
-        first = list(material.rows)[:1]  # costs hardly differ between protocols
+        first = list(material.rows)[:1]  # costs are almost the same for all protocols
         columns = ["training_seconds", *MEASURED]
         return [name for name in first if material.rows[name][columns].notna().any(axis=None)]
 
@@ -86,7 +85,7 @@ class Cost(Section):
 
 
 def costs(rows: pd.DataFrame, order: Sequence[str]) -> pd.DataFrame:
-    """COST's columns, a row for each model, in this order. rows: one protocol's, on one set of targets."""
+    """The columns of COST, a row for each model, in this order. rows: one protocol's, on one set of targets."""
     factors = sorted(set(rows["factor"]))
     timed = rows.assign(
         training_seconds=rows["training_seconds"].where(rows["training_machine"] == _most(rows["training_machine"])),
@@ -112,16 +111,12 @@ def _most(machines: "pd.Series[str]") -> str | None:
 
 
 def front(cost: "pd.Series[float]", loss: "pd.Series[float]") -> "pd.Series[bool]":
-    """Which are on the front: no other costs as little and has as low a loss, and is better in one of the two."""
-    known = cost.notna() & loss.notna()
-    return pd.Series(
-        [
-            bool(known[at])
-            and not (known & (cost <= cost[at]) & (loss <= loss[at]) & ((cost < cost[at]) | (loss < loss[at]))).any()
-            for at in cost.index
-        ],
-        index=cost.index,
-    )
+    """Which are on the front: none is at least as good in both and better in one of the two."""
+    points = pd.DataFrame({"cost": cost, "loss": loss}).dropna()
+    beaten = {
+        at: ((points <= point).all(axis=1) & (points < point).any(axis=1)).any() for at, point in points.iterrows()
+    }
+    return pd.Series([not beaten.get(at, True) for at in cost.index], index=cost.index)
 
 
 def _shown(table: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
@@ -139,7 +134,7 @@ def _shown(table: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
 def chart(table: pd.DataFrame, losses: Sequence[str], style: Mapping[str, Style], file: str) -> Chart:
     """The loss at the shortest and at the longest length against the training time, with the fronts.
 
-    The models on a front have names, and all of them if they are few.
+    Models on a front are named; if there are few models, all are.
     """
     fronts = [front(table[TRAINING], table[column]) for column in losses]
     on_some = pd.concat(fronts, axis=1).any(axis=1) | (len(table) <= styles.MANY)

@@ -1,4 +1,4 @@
-"""Effective lengths: up to which length models pass every probe."""
+"""Effective lengths: how far models pass every probe."""
 
 from collections.abc import Sequence
 
@@ -56,7 +56,7 @@ nothing about its use of context. RULER (arXiv 2404.06654) has a threshold of ab
 effective lengths only within a report.
 
 "Relative to its own 1x" replaces the threshold by {:g} times the model's own accuracy at 1x, both counted from chance.
-It tells how far a model carries what it has learned, even if that is little. The accuracy at 1x is taken as exact; a
+It tells how far a model keeps what it has learned, even if that is little. The accuracy at 1x is taken as exact; a
 probe fails if that accuracy is not significantly above chance."""
 
 
@@ -88,7 +88,7 @@ class EffectiveLength(Section):
 
 
 def _shown(found: pd.DataFrame) -> pd.DataFrame:
-    """The same in words: a row a model."""
+    """The effective lengths in words, a row for each model."""
 
     def length(row: pd.Series, own: str = "") -> str:
         reached, ends_at = row[f"{own}length"], row[f"{own}ends_at"]

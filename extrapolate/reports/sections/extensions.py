@@ -1,4 +1,4 @@
-"""What each extension changes at each length, against the same run without it."""
+"""How each extension changes the loss at each length, relative to the same run without it."""
 
 import math
 from collections.abc import Sequence
@@ -35,13 +35,13 @@ EXTENSIONS = Described(
 EXPLAINED = f"""\
 The loss with an extension minus that of the same run as it was trained, on the same targets, as the mean over seeds. An
 extension helps if this is -{LEAST:g} nats or less, and harms if it is {LEAST:g} or more. At 1x it shows what the
-extension costs. How sure a difference is, `extrapolate compare --extensions` tells."""
+extension costs. `extrapolate compare --extensions` tells how sure a difference is."""
 FEWER = "The picture has the {} extensions with the lowest difference at the longest length, of {}. The table has all."
 
 
 @sections.register("extensions")
 class Extensions(Section):
-    """What each extension changes at each length: which helps, which harms, and what it costs at 1x."""
+    """How each extension changes the loss at each length: where it helps, where it harms, and what it costs at 1x."""
 
     chapter = "Extensions"
     place = 25
@@ -75,9 +75,9 @@ class Extensions(Section):
 
 
 def against_plain(rows: pd.DataFrame, order: Sequence[str]) -> pd.DataFrame:
-    """EXTENSIONS' columns, a row for each model with an extension whose run was evaluated without it too.
+    """The columns of EXTENSIONS, a row for each model with an extension whose run was also evaluated without it.
 
-    rows: one protocol's, on one set of targets. order: the models in the order of the tables; the others come last.
+    rows: one protocol's, on one set of targets. order: the models in the order of the tables; any others come last.
     """
     factors, both, places = sorted(set(rows["factor"])), _with_plain(rows), {name: at for at, name in enumerate(order)}
     differences = both.groupby(["model", "factor"])["difference"].agg(strict_mean).to_dict()
@@ -94,7 +94,7 @@ def against_plain(rows: pd.DataFrame, order: Sequence[str]) -> pd.DataFrame:
 
 
 def _with_plain(rows: pd.DataFrame) -> pd.DataFrame:
-    """The losses with extensions beside those of the same runs without: `loss_plain` of `model_plain`."""
+    """The losses with extensions, beside `loss_plain` of `model_plain`, the same run without."""
     key = ["run", "seed", "factor"]
     losses = rows[[*key, "model", "extension", "loss"]]
     without = losses[losses["extension"] == AS_TRAINED].drop(columns="extension")
@@ -103,7 +103,7 @@ def _with_plain(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _at(means: dict[float, float], sign: int) -> str:
-    """The lengths at which the difference is large enough and has a sign, in words."""
+    """The lengths at which the difference has this sign and is large enough to matter, in words."""
     return ", ".join(f"{factor:g}x" for factor, mean in means.items() if sign * mean >= LEAST) or "none"
 
 

@@ -1,4 +1,4 @@
-"""How models use position: what `inspect` measured."""
+"""How models use position, as `extrapolate inspect` measured it."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -25,12 +25,12 @@ CURVES = {
 NORMS = {"query_norm": "queries", "key_norm": "keys"}
 
 WHAT = """\
-All numbers are of the last L/2 inputs of some windows of held-out text, the same inputs at every length. Layers and
-heads count from 0. The docs say in docs/inspection.md how each quantity is measured, and what may be concluded."""
+All numbers are for the last L/2 inputs of some windows of held-out text, the same inputs at every length. Layers and
+heads count from 0. docs/inspection.md explains how each quantity is measured, and what you can conclude from it."""
 
 SIZES = """\
-Root mean squares of what passes through each model, means over layers. What is not position should start as large in
-every model; what training makes of it is a result."""
+Root mean squares of the activations in each model, means over layers. Those that do not depend on position should start
+at the same size in every model; their size after training is a result."""
 
 
 @sections.register("inspection")
@@ -70,9 +70,9 @@ class Inspection(Section):
 
 
 def curves(mine: pd.DataFrame, file: str) -> Chart:
-    """A panel for each quantity that depends on a distance, a line for each factor: means over layers and heads.
+    """A panel for each quantity that depends on a distance, with a line for each factor: means over layers and heads.
 
-    mine: one model's rows, see `inspection.by_model`.
+    mine: one model's rows, as in `inspection.by_model`.
     """
     shown = {curve: found for curve in CURVES if len(found := inspection.values(mine, *curve).dropna(subset="at"))}
     factors = sorted({float(factor) for found in shown.values() for factor in found["factor"]})
@@ -92,7 +92,7 @@ def curves(mine: pd.DataFrame, file: str) -> Chart:
 
 
 def norms(mine: pd.DataFrame, file: str) -> Chart:
-    """The mean norms of queries and keys by layer and frequency, means over heads, at the least factor."""
+    """The norms of queries and keys by layer and frequency, means over heads, at the least factor."""
     found = inspection.measured(mine, "frequencies")
     found = inspection.nearest(found[found["quantity"].isin(NORMS)])
     wide = found.pivot_table(index=["quantity", "layer"], columns="at", values="value", aggfunc="mean")

@@ -1,4 +1,4 @@
-"""The loss of key tokens, which need what lies beyond L, and of all other targets: the mean over both hides the few."""
+"""The loss of key tokens, which need text beyond L, and of all other targets: the overall mean hides these few."""
 
 from collections.abc import Callable, Sequence
 
@@ -48,14 +48,14 @@ Evaluate all runs with the same factors and key context."""
 EXPLAINED = """\
 Key tokens follow from the text and its windows, and are the same for every model and length. The control sees at most
 the last L tokens, so it never sees what a key token needs. A model that uses text beyond L is below its control on
-them, more so the longer the window. A model that forgets is not, however low its mean. Key tokens are chosen among
-targets that the text beyond L makes easier. That text also misleads: what a model loses by it is part of the
-difference on the other targets, so read both."""
+them, and more so in longer windows. A model that forgets is not, however low its mean is. Key tokens are chosen among
+targets that the text beyond L makes easier. That text can also mislead, which shows in the difference on the other
+targets, so read both."""
 
 
 @sections.register("key-tokens")
 class KeyTokens(Section):
-    """The loss of targets that need what lies beyond L, beside that of all others."""
+    """The loss of targets that need text beyond L, beside that of all others."""
 
     continues = "losses"
     files = ("key_tokens.*",)
@@ -90,13 +90,13 @@ class KeyTokens(Section):
 
 
 def chosen(rows: pd.DataFrame) -> str:
-    """How many targets are key tokens, and which, in two sentences. rows: of losses, with the same key tokens."""
+    """How many targets are key tokens, and which, in words. rows: losses with the same key tokens."""
     first = rows.iloc[0]
     within, seq_len = int(first["key_within"]), int(first["seq_len"])
     share = f"{first['n_key']:,.0f} of {first['n_targets']:,} targets ({first['n_key'] / first['n_targets']:.1%})"
     if pd.isna(first["key_context"]):
         which = (
-            f"the optimum gains {GAIN:.2f} nats or more on them, which doubles their probability, if it sees the whole "
+            f"the optimum gains {GAIN:.2f} nats or more on them, which doubles their probability, by seeing the whole "
             f"window of {within} tokens and not only the last L = {seq_len}"
         )
     else:
@@ -122,7 +122,7 @@ def losses(rows: pd.DataFrame, order: list[str]) -> pd.DataFrame:
 
 
 def tidy(kind: str, rows: pd.DataFrame, against: Sequence[Comparison], order: list[str]) -> pd.DataFrame:
-    """The rows of KEY_TOKENS of one kind of targets."""
+    """The rows of KEY_TOKENS for one kind of targets."""
     means = rows.groupby(["model", "factor"])[["loss", "control_loss"]].agg(strict_mean)
     known = {(one.model, one.factor): one for one in against}
     seeds, n_targets = counts(rows), int(rows["n_targets"].iloc[0])

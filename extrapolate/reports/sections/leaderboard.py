@@ -39,9 +39,9 @@ LEADERBOARD = Described(
 EXPLAINED = """\
 Models are ranked by their mean loss; 1 is the lowest. Brackets hold the 95 % interval of a rank. It begins at 1 plus
 the number of models that are significantly better, and ends at the number of models that are not significantly worse,
-the model itself included. Significance uses intervals that hold for all pairs of the model at once, and a difference
-of at least {least:g} nats. All models are resampled together, over the same {clusters}. The intervals of ranks are
-not simultaneous: at most about one in 20 is wrong."""
+the model itself included. Significant means that the difference is at least {least:g} nats and that its interval, which
+holds for all pairs with this model at once, excludes zero. All models are resampled together, over the same {clusters}.
+The intervals of ranks are not simultaneous: at most about one in 20 is wrong."""
 FEW_SEEDS = f"""\
 With fewer than {FEWEST_SEEDS} seeds, ranks and intervals are about these runs: other seeds may give another order."""
 
@@ -85,7 +85,7 @@ class Leaderboard(Section):
 
 
 def _ranked(rows: pd.DataFrame, sums: Setting | None) -> list[dict[str, Any]]:
-    """The rows of the leaderboard at one length, the lowest loss first; without models that have no loss there."""
+    """The rows of the leaderboard at one length, the lowest loss first; models without a loss there are left out."""
     loss = rows.groupby("model", sort=False)["loss"].agg(strict_mean).dropna()
     if loss.empty or sums is None:
         return []
@@ -106,7 +106,7 @@ def _ranked(rows: pd.DataFrame, sums: Setting | None) -> list[dict[str, Any]]:
 
 
 def _shown(table: pd.DataFrame) -> pd.DataFrame:
-    """A row for each model, the best at the longest length first, and a column for each length."""
+    """A column for each length and a row for each model, the best at the longest length first."""
     longest = table[table["factor"] == table["factor"].max()]
     order = dict.fromkeys([*longest["model"], *table["model"]])
     cells: dict[str, dict[str, str]] = {model: {"Model": model} for model in order}

@@ -1,4 +1,4 @@
-"""Which learning rate was taken for each model of a study, and what the others gave."""
+"""The learning rate chosen for each model of a study, and the results of the others."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -43,8 +43,8 @@ RATES = Described(
     ),
 )  # fmt: skip
 CHOICE = """\
-Each model was trained with several learning rates. The one with the lowest validation loss was taken, as the mean over
-seeds, and only its runs are in the tables."""
+Each model was trained with several learning rates. Only the runs of the rate with the lowest validation loss, as the
+mean over seeds, are in the tables."""
 TAKEN = {None: "yes", "lowest": "yes, the lowest tried", "highest": "yes, the highest tried"}  # by `Choice.edge`
 ADVICE = "Train with more rates before you compare these models; `lr = {from = 1e-3, factor = 3}` finds them."
 
@@ -72,7 +72,7 @@ class LearningRates(Section):
 
 
 def at_edge(material: Material) -> str:
-    """A sentence on the models whose learning rate has no other beyond it; empty if there is none."""
+    """A sentence about the models whose learning rate is at the end of the range tried; empty if there are none."""
     models: dict[str, list[str]] = {}
     for table in tables_of(material.evaluated, material.shown()):
         for edge, taken in TAKEN.items():
@@ -83,10 +83,10 @@ def at_edge(material: Material) -> str:
 
 
 def tables_of(evaluated: Evaluated, runs: Collection[str]) -> list[pd.DataFrame]:
-    """Those of the studies that these runs are of, and of rows that were merged: of each model of which a run has the
-    chosen weights of some seed. A name that several studies have begins with the study's.
+    """The tables of the studies of these runs, and of merged rows, restricted to models with chosen weights among them.
 
-    A study's runs are in a folder of its own. Others may have been trained there since.
+    Models with the same name in several studies are prefixed with the study's name. Weights are compared because other
+    runs may have been trained in a study's folder since.
     """
     folders = {part.folder: None for parts in evaluated.runs.values() for part in parts}
     files = dict.fromkeys(place / FILE for folder in folders for place in (folder, folder.parent.parent))

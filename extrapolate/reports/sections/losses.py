@@ -22,7 +22,7 @@ from extrapolate.statistics.comparable import strict_mean
 from extrapolate.statistics.comparison import Comparison
 
 MOST_TICKS = 9
-_DRAWN = ["model", "run", "factor", "loss"]  # of many columns, which each selection of rows would copy
+_DRAWN = ["model", "run", "factor", "loss"]  # the only columns that need copying for each selection of rows
 BEST_CONTROL = "best control"
 LOSS_AXIS = "loss (nats per token)"
 MODEL = Column("Model", TEXT, meaning="The model's name; runs that differ only in the seed are one model.")
@@ -48,24 +48,23 @@ LOSS_BY_EV = Described(
 )  # fmt: skip
 
 CONTROL_TEXT = """\
-The control is the plain model on the same targets, with its context
-cut back to between L/2 and L tokens. Under windows, rows at 1x score worse than the control, because every window
-starts without context; longer windows start less often. Under fixed-target, a row above the control is harmed by
-length. A row below the control is helped by context that the control lacks. That may still be the last L tokens,
-because the control has them only in part. A model uses context beyond L where fixed-target goes on falling from 2x to
-4x and further."""
+The control is the plain model on the same targets, with its context cut back to between L/2 and L tokens. Under
+windows, rows at 1x score worse than the control, because every window starts without context; longer windows start less
+often. Under fixed-target, a row above the control is harmed by length. A row below the control is helped by context
+that the control lacks. That may still be the last L tokens, because the control has only some of them. A model uses
+context beyond L if its loss under fixed-target keeps falling from 2x to 4x and further."""
 BANDS = """\
 Thin lines are seeds. The band around a mean is its 95 % interval over seeds, by Student's t: where the mean of many
-seeds would lie, on these targets. Bands of two models can overlap although the models differ significantly, because
+seeds would lie, on these targets. The bands of two models can overlap although the models differ significantly, because
 both were trained with the same seeds: compare models by the intervals of their differences."""
 TOO_MANY_BANDS = f"Thin lines are seeds. More than {MOST_BANDS} models have several, so the picture has no bands."
 BY_WINDOW_TEXT = """\
-Published figures of this protocol are perplexities in which every window counts alike, however many tokens it scores.
-The first window of a document scores all of its tokens, many with little context, and counts as one. Beside them are
-perplexities in which every token counts alike: e to the power of the losses above."""
+Published figures of this protocol are perplexities that give every window the same weight, however many tokens it
+scores. The first window of a document, which scores all of its tokens, many with little context, counts as one. Beside
+them are perplexities that give every token the same weight: e to the power of the losses above."""
 STRETCHES = (
-    "There are fewer than 30 documents, so contiguous stretches of 16 L tokens were resampled in their place. "
-    "Stretches of one document are alike. That makes intervals too narrow rather than too wide."
+    "There are fewer than 30 documents, so contiguous stretches of 16 L tokens were resampled instead. Stretches of "
+    "one document are alike, which makes intervals too narrow rather than too wide."
 )
 
 
@@ -101,7 +100,7 @@ class Losses(Section):
         stretches = [Text(STRETCHES)] if any(one.clusters == "stretches" for one in against) else []
         drawn = chart(rows, material.styles, against, f"Protocol {subject}", f"{stem}.png")
         blocks += [
-            # The first screen has the charts, and in Markdown the first one.
+            # The overview has all charts on the HTML page, and the first one in Markdown.
             *([OnlyMarkdown(Plot(drawn))] if subject != material.protocols()[0] else []),
             Text("Difference to the control, with its 95 % interval:"),
             Table(comparison.against(against, comparison.CONTROL, material.models(subject))),
@@ -120,19 +119,19 @@ class Losses(Section):
 
 
 def _bands(rows: pd.DataFrame, style: Mapping[str, Style]) -> pd.DataFrame | None:
-    """The bands of the models that a picture names; None if they are too many."""
+    """The bands of the models that a picture names; None if there are too many."""
     found = seeds.bands(rows[rows["model"].isin(styles.named(style, rows))])
     return found if found["model"].nunique() <= MOST_BANDS else None
 
 
 def _around(rows: pd.DataFrame, style: Mapping[str, Style], bands: pd.DataFrame | None) -> pd.DataFrame:
-    """How far the seeds and bands that a picture draws reach, by model and factor, for `styles.limits`."""
+    """The ends of the seeds and bands that a picture draws, by model and factor, for `styles.limits`."""
     found = seeds.around(rows[rows["model"].isin(styles.named(style, rows))])
     return found if bands is None else found.join(bands.set_index(["model", "factor"]))
 
 
 def about_seeds(rows: pd.DataFrame, style: Mapping[str, Style]) -> list[Block]:
-    """What the lines and bands of seeds are; nothing if each model has one seed."""
+    """Explains the lines and bands of seeds; nothing if each model has one seed."""
     found = _bands(rows, style)
     if found is None:
         return [Text(TOO_MANY_BANDS)]
@@ -142,10 +141,10 @@ def about_seeds(rows: pd.DataFrame, style: Mapping[str, Style]) -> list[Block]:
 def chart(
     rows: pd.DataFrame, style: Mapping[str, Style], against: Sequence[Comparison], title: str, file: str
 ) -> Chart:
-    """The mean loss of each model against the evaluation length, and the lowest of the controls' as a line.
+    """The mean loss of each model against the evaluation length, and the lowest control's as a line.
 
-    If a model has several seeds, each is a thin line, and the mean has a band. In the page, a reader who points at a
-    line sees its difference to the control. `rows` are one protocol's, on one set of targets.
+    If a model has several seeds, each is a thin line, and the mean has a band. On the page, tooltips show the
+    difference to the control. `rows` are one protocol's, on one set of targets.
     """
     named, factors = styles.named(style, rows), sorted(set(rows["factor"]))
     bands = _bands(rows, style)

@@ -1,4 +1,4 @@
-"""How much of what longer context offers a model takes, on text whose best possible loss is known."""
+"""How much of the possible gain from longer context each model captures, on text whose optimal loss is known."""
 
 from collections.abc import Sequence
 
@@ -31,14 +31,14 @@ OPTIMUM_BY_EV = Described(
 )  # fmt: skip
 
 OPTIMUM_TEXT = """\
-The optimum is the lowest loss that is possible with each window's own tokens. The gain captured is the share of the
-possible gain from 1x on that a model took: (loss at 1x - loss) / (optimum at 1x - optimum). A flat row takes no gain,
-even if it loses nothing."""
+The optimum is the lowest possible loss given each window's own tokens. The gain captured is the share of the possible
+gain over 1x that a model achieved: (loss at 1x - loss) / (optimum at 1x - optimum). A flat row captures no gain, even
+if it loses nothing."""
 
 
 @sections.register("optimum")
 class Optimum(Section):
-    """What was possible on text with a known optimum, and how much of it each model took."""
+    """The optimum, and how much of the possible gain each model captured, on text with a known optimum."""
 
     continues = "losses"
     files = ("optimum_by_ev.*",)
@@ -67,7 +67,7 @@ class Optimum(Section):
 
 
 def has_optimum(rows: pd.DataFrame) -> bool:
-    """Whether every row knows the least possible loss."""
+    """Whether every row has an optimal loss."""
     return bool(rows["optimum_loss"].notna().all())
 
 
@@ -75,8 +75,8 @@ def optimum_by_ev(rows: pd.DataFrame, order: list[str]) -> pd.DataFrame:
     """`Model`, `Loss (ev=1)`, ..., `Gain captured (ev=2)`, ..., `Seeds`: means over seeds, the optimum first.
 
     `rows` are one protocol's, on one set of targets. The gain captured is (loss at 1x - loss at k) / (optimum at 1x
-    - optimum at k): 1 where all that more context can give is taken, 0 where nothing is, below where context harms.
-    Where more context can give nothing there is none, and none at all where 1x was not evaluated.
+    - optimum at k): 1 if all of the possible gain is achieved, 0 if none is, and negative if context harms. It is NaN
+    if no gain is possible, and has no columns if 1x was not evaluated.
     """
     optimum = rows.groupby("factor")["optimum_loss"].mean().sort_index()
     losses = rows.pivot_table(index="model", columns="factor", values="loss", dropna=False).loc[order, optimum.index]

@@ -1,4 +1,4 @@
-"""The losses at one glance: a chart and a table side by side, with the best of each length marked."""
+"""The losses at a glance: a chart and a table side by side, with the best of each length marked."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -22,20 +22,20 @@ from extrapolate.statistics.sums import Setting
 Found = Mapping[tuple[str, float], Comparison]  # by model and factor
 
 BEST = """\
-The lowest loss of each length is in bold. ? marks models that may have the lowest loss there: the 95 % interval of
+The lowest loss at each length is in bold. ? marks models that may have the lowest loss there: the 95 % interval of
 their rank begins at 1, because no other model is shown to be lower by {least:g} nats or more. {clusters}"""
 FEW = f" With fewer than {FEWEST_SEEDS} seeds, ? is about these runs: other seeds may give another order."
 HOLDS = f"""\
-A model loses less than {LEAST:g} nats up to a length if, there and at all shorter ones, the 95 % interval of its loss
-minus that of the control ends below {LEAST:g} nats. The control is the plain model on the same targets, with its
+A model loses less than {LEAST:g} nats up to a length if the 95 % interval of its loss minus the control's ends below
+{LEAST:g} nats at this length and at all shorter ones. The control is the plain model on the same targets, with its
 context cut back to between L/2 and L tokens. ≥: at the next length it is undecided whether the loss is above the
 control's."""
 LOSSY = """\
 Bits per byte is n/a: the tokenizer of this corpus is lossy. Decoding its tokens does not give the text back, so they do
-not stand for its bytes."""
+not represent its bytes."""
 CHOSEN = """\
-In report.html, notes in the cells give differences from the lowest loss. The same data chose that model, which makes
-the differences look a little too large."""
+In report.html, notes in the cells give differences from the lowest loss. They look a little too large, because the same
+data determined which model is lowest."""
 
 
 @sections.register("overview")
@@ -95,7 +95,7 @@ def _named(model: str, style: Style | None) -> Cell:
 
 
 def _key(lines: Sequence[Sequence[Cell]]) -> str:
-    """What the marks in a table mean, as far as it has them."""
+    """What the marks mean that a table has."""
     kinds = {cell.kind for line in lines for cell in line}
     marks = {"best": "bold: lowest", UNDECIDED: "?: may be the lowest"}
     said = [text for kind, text in marks.items() if kind in kinds]
@@ -134,7 +134,7 @@ class _Cells:
         self.has_bits = any(math.isfinite(bits) for bits in self._bits.values())
 
     def in_order(self, models: Sequence[str]) -> list[str]:
-        """The models, the lowest loss at the longest length first; what has none there comes last."""
+        """The models, the lowest loss at the longest length first, and those without a loss there last."""
         losses = {model: self._losses.get((model, self.factors[-1]), math.nan) for model in models}
         return sorted(models, key=lambda model: math.inf if math.isnan(losses[model]) else losses[model])
 
@@ -179,7 +179,6 @@ class _Cells:
         return self._cell(model, factor, self._bits.get((model, factor), math.nan), "{:.3f}")
 
     def difference(self, model: str, factor: float) -> Cell:
-        """With a mark if the difference is significant."""
         one = self._to_control.get((model, factor))
         if one is None or one.difference is None:
             return Cell(NOTHING)
@@ -196,7 +195,7 @@ class _Cells:
         return Cell(form.format(value), value if math.isfinite(value) else None, kind=kind)
 
     def _note(self, model: str, factor: float) -> str:
-        """What the reader can ask for: seeds, and both differences with their intervals. All are losses, in nats."""
+        """The losses by seed, and the differences to the control and to the best with their intervals, in nats."""
         lines = []
         each = self._by_seed[model, factor]
         if len(each) > 1:

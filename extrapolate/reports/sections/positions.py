@@ -1,4 +1,4 @@
-"""Where in the context the loss rises: losses by position in the window, and failure lengths."""
+"""Where in the context the loss rises: the loss by position in the window, and failure lengths."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -83,7 +83,7 @@ FAILURE_LENGTHS = Described(
 
 @sections.register("positions")
 class Positions(Section):
-    """The loss by position in the window, and from which position on each model loses to its control."""
+    """The loss by position in the window, and the position from which each model is worse than its control."""
 
     chapter = "Loss by evaluation length"
     place = 20
@@ -131,9 +131,9 @@ class Positions(Section):
 
 @dataclass(frozen=True)
 class Curves:
-    """What the charts are drawn from: `rows` as `by_position` returns them, and the failure lengths found in them.
+    """The charts of the section. rows: as `by_position` returns them. failures: the failure lengths found in them.
 
-    named: the models with names and colours; style: how pictures draw every model. seq_len: tokens.
+    named: the models with names and colours. style: how pictures draw each model. seq_len: tokens.
     """
 
     rows: pd.DataFrame
@@ -143,7 +143,7 @@ class Curves:
     seq_len: int
 
     def losses(self, file: str) -> Chart:
-        """The loss against the position, a panel for each of the longest factors, and the lowest control's."""
+        """The loss of each model, and of the lowest control, against the position: a panel for each long factor."""
         factors = sorted(set(self.rows["factor"]))[-MOST_PANELS:]
         shown = self.rows[self.rows["factor"].isin(factors)]
         best = shown.groupby(["factor", "position"])["control_loss"].min()
@@ -157,10 +157,7 @@ class Curves:
         return Chart("loss by position in the window", file, panels)
 
     def differences(self, file: str) -> Chart:
-        """The difference to the control beyond L, with its band and the failure lengths.
-
-        If a model has a failure length for each length, that of the longest windows is drawn.
-        """
+        """The difference to the control beyond L, with its band and the failure length in the longest windows."""
         longest = furthest(self.rows)
         bands = longest[longest["model"].isin(self.named)]
         bands = bands if bands["model"].nunique() <= MOST_BANDS else bands[:0]
@@ -173,7 +170,7 @@ class Curves:
         return Chart("difference to the control by position in the window", file, [panel])
 
     def _lines(self, rows: pd.DataFrame, column: str, banded: Collection[str] = ()) -> list[Series]:
-        """A line for each model, and a cross at the failure length of those that are named."""
+        """A line for each model, and a cross at the failure length of each named one."""
         fails = {one.model: one.fails_from for one in self.failures if one.factor == rows["factor"].max()}
         lines = []
         for model in styles.drawn(self.style, rows):
@@ -188,7 +185,7 @@ class Curves:
         return lines
 
     def _middle(self, position: Any) -> Any:
-        """The middle of the buckets of inputs that begin at these positions, in training lengths."""
+        """The middle of the buckets that start at these positions, in training lengths."""
         return (position + self.rows["bucket"].iloc[0] / 2) / self.seq_len
 
 
@@ -196,9 +193,9 @@ def _explained(found: Sequence[Failure], rows: pd.DataFrame, bucket: int, seq_le
     buckets = "L/2" if bucket == seq_len // 2 else f"{bucket} positions"
     resampled = ", ".join(sorted({f"{one.clusters} {one.cluster}" for one in found}))
     said = (
-        "The failure length is where the first bucket of positions beyond L begins that fails: its loss is above "
-        f"the control's on the same targets by {LEAST:g} nats or more, and significantly. A model holds as long as its "
-        f"loss is above the control's by significantly less than {LEAST:g} nats. Between the two, the data do not "
+        "The failure length is the start of the first bucket of positions beyond L that fails: its loss is "
+        f"significantly above the control's on the same targets, by {LEAST:g} nats or more. A model holds as long as "
+        f"its loss is significantly less than {LEAST:g} nats above the control's. Between the two, the data do not "
         "decide. Significance is at 95 % for all buckets of all models at once: of 100 reports in which no model is "
         f"above its control, at most 5 name a failure. Lengths are in tokens, in buckets of {buckets}. The intervals "
         f"are over {resampled}, with seeds averaged, so this is about these runs: other seeds may fail elsewhere."
@@ -207,11 +204,11 @@ def _explained(found: Sequence[Failure], rows: pd.DataFrame, bucket: int, seq_le
         said += " Those by seed are at 95 % for each seed by itself."
     if any(one.windows.startswith(OF_ALL) for one in found):
         said += (
-            f' "{OF_ALL}": a token\'s loss does not depend on how long its window is, so that each bucket is that of '
-            "the shortest windows that have it, which are the most."
+            f' "{OF_ALL}": a token\'s loss does not depend on the length of its window, so each bucket is taken from '
+            "the shortest windows that have it, of which there are most."
         )
     if any(not one.windows.startswith(OF_ALL) for one in found):
-        said += " A model has a failure length for each length where what is applied depends on it."
+        said += " A model has a failure length for each evaluation length if what is applied depends on the length."
     if rows.loc[rows["factor"] > 1, "plan_hash"].isna().any():
-        said += " So it has if the model looks at the length in itself."
+        said += " This is also so if the model itself depends on the length."
     return said

@@ -60,7 +60,7 @@ class Probes(Section):
 
 
 def _margins(rows: pd.DataFrame, subject: str) -> list[Block]:
-    """The margins, and in the details the choices, and the margins by depth."""
+    """The margins; folded away, the choices and the margins by depth."""
     folded = [Text(probes.margin_caption(rows)), Table(probes.by_length(rows, "choice"))]
     if probes.has_depths(rows):
         folded.append(Table(probes.by_depth(rows, "margin")))

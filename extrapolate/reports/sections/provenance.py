@@ -1,4 +1,4 @@
-"""What the numbers of a report come from: protocols, runs, what was left out, and the commands that make it again."""
+"""Where the numbers of a report come from: protocols, runs, what was left out, and the commands that reproduce it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +21,7 @@ _RUN = {
 
 @sections.register("provenance")
 class Provenance(Section):
-    """How the targets were chosen, which runs were evaluated and where, what was left out, and how to make it again."""
+    """How the targets were chosen, which runs were evaluated where, what was left out, and how to reproduce it."""
 
     chapter = "Where the numbers come from"
     place = 90
@@ -51,13 +51,13 @@ class Provenance(Section):
 
 
 def _protocol(name: str) -> list[Block]:
-    """A protocol in words, and its picture; nothing but its name where it is not one of this program."""
+    """A protocol in words, and its picture; only its name if it is a user's own."""
     plain, _, arguments = name.partition(":")
     if plain not in protocols.names():
         return [Heading(2, f"Protocol {name}"), Text("This protocol is a user's own.")]
     said = " ".join((known_by(name).__doc__ or "").split())
     if arguments:
-        said += f" Here it was asked for with {arguments}; the picture is of {plain} without."
+        said += f" Here it was used with {arguments}; the picture shows {plain} without arguments."
     return [
         Heading(2, f"How {name} chooses its targets"),
         Text(said, code=True),

@@ -1,4 +1,4 @@
-"""A published table beside the runs of a study that repeats it, and where the two agree."""
+"""A published table beside the runs of a study that repeats it, and whether the two agree."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -71,14 +71,14 @@ The paper gives no intervals: a pair counts as ordered there if its numbers diff
 the table."""
 RULE_OF_LOSSES = """ \
 Ours are ordered if the difference in loss is at least {:g} nats and its 95 % interval excludes zero. They are
-equivalent if the whole interval is nearer to zero than that, and else undecided. Each interval stands for itself: of 20
-differences that are none, one is ordered by chance. {} marks an order that remains after Holm's correction for the
-number of differences in this table, {}. {}"""
+equivalent if the whole interval is closer to zero than that, and otherwise undecided. Each interval is taken by itself:
+among pairs without a difference, about one in 20 is ordered by chance. {} marks an order that remains after Holm's
+correction for the number of differences in this table, {}. {}"""
 RULE_OF_TIMES = " Times are ordered if their ratios differ by {:g} or more."
 ONE_SEED = " If a model has one seed, an order is that of this run: another seed may give another."
-SEVERAL = "Several of our models fit one row, and so none of them stands beside it: {}."
+SEVERAL = "Several of our models fit one row, so none of them stands beside it: {}."
 NO_TIMES = """\
-We have no times to compare. A time counts if the cell ran alone, and the first row of its group has one of the same
+We have no times to compare. A time counts if the cell ran alone, and the first row of its group has a time on the same
 machine. A sweep with --jobs 1 measures them."""
 
 
@@ -107,7 +107,7 @@ class Published(Section):
             repeating = cells[["run", "extension", "text", "row"]].dropna().drop_duplicates()
             used = rows.merge(repeating, on=["run", "extension"])
             blocks += _blocks(cells.iloc[0], values, pairs, used)
-            numbers += [_number(str(name), value) for value in values]
+            numbers += [vars(value) | {"table": str(name)} for value in values]
             differences += [_difference(str(name), pair) for pair in pairs]
         return Part(
             blocks,
@@ -123,14 +123,14 @@ def _of_papers_protocol(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _values(cells: pd.DataFrame, rows: pd.DataFrame) -> list[Value]:
-    """Every number of one table, with ours: the mean over seeds. A time is divided by that of its group's first row."""
+    """Every number of one table, with ours: the mean over seeds. Times are relative to the first row of their group."""
     found = []
     first: dict[str, tuple[float, set[str]]] = {}
     for _, mine in cells.groupby(["row", "column"], sort=False):
         number = mine.iloc[0]
         ours = rows[rows["run"].isin(mine["run"].dropna()) & (rows["extension"] == number["extension"])]
         model, value = None, math.nan
-        if ours["model"].nunique() == 1:  # of several models none is the one that repeats the row
+        if ours["model"].nunique() == 1:  # if there are several, it is not clear which one repeats the row
             model = str(ours["model"].iloc[0])
         if number["quantity"] == "time":
             seconds = strict_mean(ours.drop_duplicates("run")["training_seconds"]) if model else math.nan
@@ -139,7 +139,7 @@ def _values(cells: pd.DataFrame, rows: pd.DataFrame) -> list[Value]:
             value = seconds / base if machines == there else math.nan
         elif model is not None:
             value = strict_mean(ours[ours["factor"] == number["factor"]]["loss"])
-            with np.errstate(over="ignore"):  # a loss that is out of all bounds
+            with np.errstate(over="ignore"):  # the loss can be huge
                 value = float(np.exp(value)) if number["quantity"] == "perplexity" else value
         found.append(
             Value(
@@ -154,20 +154,20 @@ def _values(cells: pd.DataFrame, rows: pd.DataFrame) -> list[Value]:
 def _compared(
     documents: pd.DataFrame, wanted: Sequence[tuple[Value, Value]]
 ) -> Mapping[tuple[Value, Value], Comparison]:
-    """The losses of the first of each pair less those of the second, corrected for their number.
+    """The losses of the first of each pair minus those of the second, corrected for the number of comparisons.
 
-    Rows of a table can stand for one model of ours at a smaller scale: what is compared twice counts once.
+    At a smaller scale, several rows of a table can be repeated by one model; equal comparisons count once.
     """
     found: dict[tuple[object, ...], Comparison] = {}
     for pair in wanted:
         sides = [
             documents[(documents["model"] == value.model) & (documents["factor"] == value.factor)] for value in pair
         ]
-        # One name for each side, and one factor: a model can stand on both, at two lengths.
+        # Both sides get new names and one factor, since they can be one model at two lengths.
         both = pd.concat([mine.assign(model=str(side), factor=0.0) for side, mine in enumerate(sides)])
         for one in comparison.comparisons(both, controls=False):
             found[_key(pair)] = one
-    once = {frozenset(key): one for key, one in found.items()}  # the other way round, a difference is the same
+    once = {frozenset(key): one for key, one in found.items()}  # a difference counts once, whatever its sign
     corrected = dict(zip(once, comparison.corrected(list(once.values()), "holm"), strict=True))
     return {
         pair: replace(found[key], corrected=corrected[frozenset(key)].corrected)
@@ -203,7 +203,7 @@ def _blocks(about: pd.Series, values: Sequence[Value], pairs: Sequence[Pair], us
 
 
 def _ours(used: pd.DataFrame) -> str:
-    """What we trained, in words."""
+    """What was trained for the study, in words."""
     if used.empty:
         return "none of its rows"
 
@@ -219,12 +219,12 @@ def _ours(used: pd.DataFrame) -> str:
 
 
 def _millions(count: float) -> str:
-    """`10,000.0`, `1.1`, `0.0082`: of a small trial too."""
+    """`10,000.0`, `1.1`, `0.0082`."""
     return f"{count / 1e6:,.1f}" if count >= 1e6 else f"{count / 1e6:.2g}"
 
 
 def _side_by_side(values: Sequence[Value]) -> pd.DataFrame:
-    """The table in the paper's shape, with a line for the paper and a line for ours in each row."""
+    """The table in the paper's shape, with a line of the paper's numbers and a line of ours for each row."""
     lines: dict[tuple[str, str], dict[str, str]] = {}
     for value in values:
         ours = "n/a" if value.ours is None else f"{value.ours:.3f}"
@@ -239,24 +239,15 @@ def _differences(pairs: Sequence[Pair]) -> pd.DataFrame:
     for pair in pairs:
         found = pair.compared.difference if pair.compared is not None else None
         ours = pair.difference
+        this_run = comparison.THIS_RUN if pair.order != "missing" and pair.one_run else ""
         rows.append(
             {
                 "Where": pair.where, "The paper orders": pair.text, "Paper": f"{pair.published:+.4g}",
                 "Ours": found.text() if found is not None else "n/a" if ours is None else f"{ours:+.3f}",
-                "Ours say": _order_text(pair),
+                "Ours say": f"{pair.order}{this_run}{f' {comparison.MARK}' if pair.sure else ''}",
             }
         )  # fmt: skip
     return pd.DataFrame(rows)
-
-
-def _order_text(pair: Pair) -> str:
-    """`same (this run) *`"""
-    this_run = comparison.THIS_RUN if pair.order != "missing" and pair.one_run else ""
-    return f"{pair.order}{this_run}{f' {comparison.MARK}' if pair.sure else ''}"
-
-
-def _number(table: str, value: Value) -> dict[str, object]:
-    return {"table": table} | {name: getattr(value, name) for name in PUBLISHED.names if name != "table"}
 
 
 def _difference(table: str, pair: Pair) -> dict[str, object]:
@@ -269,6 +260,6 @@ def _difference(table: str, pair: Pair) -> dict[str, object]:
 
 
 def _frame(described: Described, rows: Sequence[Mapping[str, object]]) -> pd.DataFrame:
-    """Rows in the columns of a table, with their types also where nothing has a value."""
+    """Rows as a frame with the columns and types of a table, even if a column has no value."""
     types = {column.name: float if column.type == REAL else object for column in described.columns}
     return pd.DataFrame(rows, columns=described.names).astype(types)

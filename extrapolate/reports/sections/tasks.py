@@ -1,4 +1,4 @@
-"""Benchmarks: what lm-eval's tasks found, beside what a paper did."""
+"""Benchmarks: the scores on lm-eval's tasks, beside a paper's."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""How the models were trained: the loss against the tokens seen, the last losses, and the time of a step."""
+"""How the models were trained: the loss against training tokens, the last losses, and the time of a step."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,7 +23,7 @@ from extrapolate.results.speed import step_rates
 from extrapolate.statistics.comparable import strict_mean
 
 KEPT = 0.9  # of the moving average, at each logged step
-SETTLED = 0.3  # of the tokens: from there on the averages decide the scale of the picture
+SETTLED = 0.3  # the averages after this share of the tokens determine the scale of the picture
 NEEDED = ("step", "tokens", "loss")
 MODEL, SEEDS = "Model", "Seeds"
 TRAINING = Described(
@@ -50,18 +50,18 @@ TRAINING = Described(
 EXPLAINED = f"""\
 Thin lines are the losses of the steps, one line for each seed. Thick lines are exponential moving averages of their
 mean over seeds. An average keeps {KEPT:g} of itself at each logged step, so that about the last
-{1 / (1 - KEPT):.0f} steps count. It lags behind where the loss falls fast. It ends where the first of the seeds ends,
-or at the first infinite loss. The scale is that of the averages, also of each seed's own, without the first
-{SETTLED:.0%} of the tokens: single steps can lie outside."""
+{1 / (1 - KEPT):.0f} steps count. It lags behind while the loss falls fast, and ends where the first seed ends, or at
+the first infinite loss. The scale fits the averages, including each seed's own, after the first {SETTLED:.0%} of the
+tokens: single steps can be outside."""
 
 THINNED = """\
-The chart of the HTML page shows at most {:,} steps of a run, as far apart as its steps are many. Its average is of the
-steps that it shows, and its time is that of the steps alone, without evaluations and stops."""
+The chart on the HTML page shows at most {:,} evenly spaced steps of each run. Its average is that of the steps that it
+shows, and its time is that of the steps alone, without evaluations and stops."""
 
 
 @sections.register("training")
 class Training(Section):
-    """The training loss of each model against the tokens seen, and what a step took."""
+    """The training loss of each model against training tokens, and the time of a step."""
 
     chapter = "Along the training"
     place = 27
@@ -90,7 +90,7 @@ class Training(Section):
 
 
 def _logs(material: Material) -> dict[str, list[Path]]:
-    """By model, as it was trained, the logs of its runs; models in the order of the tables."""
+    """The logs of each model's runs, for models as trained, in the order of the tables."""
     folders = {name: folder for folder, name in material.evaluated.names.items()}
     found: dict[str, list[Path]] = {}
     for protocol, rows in material.rows.items():
@@ -104,19 +104,21 @@ def _logs(material: Material) -> dict[str, list[Path]]:
 
 
 def _read(path: Path) -> pd.DataFrame:
-    """A run's log. Raises UserError if the file is damaged, or is no log: it has no steps, or other columns."""
-    log = results.read_frame(path)
+    """A run's log. Raises UserError if the file is damaged, has no steps, or lacks columns or values."""
+    log, wrong = results.read_frame(path), ""
     if lacking := [name for name in NEEDED if name not in log or not pd.api.types.is_numeric_dtype(log[name])]:
-        raise UserError(f"{path} is no log of a training: it has no numbers in {', '.join(lacking)}")
-    if log.empty:
-        raise UserError(f"{path} is no log of a training: it has no steps")
-    if not np.isfinite(log[["step", "tokens"]].astype(float)).all(axis=None):
-        raise UserError(f"{path} is no log of a training: a row does not say its step and tokens")
+        wrong = f"it has no numbers in {', '.join(lacking)}"
+    elif log.empty:
+        wrong = "it has no steps"
+    elif not np.isfinite(log[["step", "tokens"]].astype(float)).all(axis=None):
+        wrong = "a row does not say its step and tokens"
+    if wrong:
+        raise UserError(f"{path} is no log of a training: {wrong}")
     return log
 
 
 def _mean(logs: Sequence[pd.DataFrame], column: str = "loss") -> "pd.Series[float]":
-    """The mean over runs of a column, by tokens, as far as all of them have come."""
+    """The mean of a column over runs, by tokens, up to where the first run ends."""
     each = [log.dropna(subset=column).groupby("tokens")[column].last() for log in logs]
     return pd.concat(each, axis=1, join="inner").sort_index().mean(axis=1, skipna=False)
 
@@ -133,13 +135,13 @@ def _row(model: str, logs: Sequence[pd.DataFrame]) -> dict[str, object]:
 
 
 def _last(losses: "pd.Series[float]") -> float:
-    """The last one that there is; NaN if there is none."""
+    """The last value that is not NaN; NaN if there is none."""
     found = losses.dropna()
     return float(found.iloc[-1]) if len(found) else float("nan")
 
 
 def _seconds(log: pd.DataFrame) -> float:
-    """Of 1,000 steps; NaN if the speed is not known."""
+    """The seconds that 1,000 steps took; NaN if the speed is not known."""
     if (rates := step_rates(log)) is None:
         return float("nan")
     last = log.iloc[-1]
@@ -149,7 +151,7 @@ def _seconds(log: pd.DataFrame) -> float:
 def chart(logs: Mapping[str, Sequence[pd.DataFrame]], style: Mapping[str, Style]) -> Chart:
     """The losses of the steps, a thin line for each run, and the moving averages of their means.
 
-    The runs of models without a name are in their mean alone.
+    Models that the picture does not name have no thin lines.
     """
     averages = {model: smoothed(_mean(logs[model]), KEPT) for model in style if model in logs}
     last = [_last(average) for average in averages.values()]
@@ -168,7 +170,7 @@ def chart(logs: Mapping[str, Sequence[pd.DataFrame]], style: Mapping[str, Style]
 
 
 def _timed(log: pd.DataFrame) -> pd.DataFrame:
-    """The steps that have a loss, and when each ended: `seconds` of training, missing from where no speed is known."""
+    """The steps that have a loss, with `seconds`, the training time at their end; NaN once a speed is not known."""
     steps = log.dropna(subset="loss").sort_values("tokens")
     if (rates := step_rates(steps)) is None:
         return steps.assign(seconds=np.nan)
@@ -179,9 +181,9 @@ def _timed(log: pd.DataFrame) -> pd.DataFrame:
 def _settled(
     averages: Mapping[str, "pd.Series[float]"], logs: Sequence[pd.DataFrame]
 ) -> "tuple[pd.Series[float], float]":
-    """What decides the scale, and from which tokens on: before, every line comes from above.
+    """The averages, of models and of the runs that are drawn, that determine the scale, and the tokens they start at.
 
-    The averages of models, and those of the runs that are drawn.
+    Before, all of them are still falling.
     """
     each = [*averages.values(), *(smoothed(_mean([log]), KEPT) for log in logs)]
     since = SETTLED * max((average.index.max() for average in each if len(average)), default=0)

@@ -178,7 +178,7 @@ def test_two_models_that_fit_one_row_are_none(tmp_path: Path) -> None:
     made = part(tmp_path, {"RoPE": EXPE["RoPE"], "RoPE, 2 layers": [4.1, 4.6, 5.2]}, encodings=encodings)
     numbers = saved(made, "published.parquet", tmp_path)
     assert numbers["ours"].isna().all()
-    assert "Several of our models fit one row, and so none of them stands beside it: RoPE." in texts(made)
+    assert "Several of our models fit one row, so none of them stands beside it: RoPE." in texts(made)
 
 
 def test_perplexities_are_compared_by_their_losses(tmp_path: Path) -> None:
