@@ -19,21 +19,28 @@ NOPE = {"model": "NoPE", "display": "NoPE", "encoding": "none", "config_hash": "
 
 
 def called(name, **changes):
-    """What makes rows of a run of that name; with changes, of another run."""
+    """A change of rows to those of a run with that name, or with changes to those of another run."""
     return lambda row: row | {"run": name} | changes if row["extension"] == "as-trained" else None
 
 
 def own(folder):
-    """The folder as that of the run itself."""
+    """Makes the folder that of the run itself."""
     (folder / "config.json").write_text("{}")
     return folder
 
 
 def changed(folder, file=TEXT_TABLE, **changes):
-    """The first row of a table has other values."""
+    """Writes other values into the first row of a table."""
     table = results.KEPT[file]
     first, *others = results.read(folder / file, table)
     results.write(folder / file, [first | changes, *others], table)
+
+
+def add_probes(folder, **changes):
+    """Writes the kept rows of probes, with other values, and returns them."""
+    rows = [row | changes for row in results.read(PROBES, results.PROBES)]
+    results.write(folder / PROBES.name, rows, results.PROBES)
+    return rows
 
 
 def runs_of(*paths):
@@ -198,9 +205,7 @@ def test_runs_without_a_row_that_was_asked_for_are_named(write_run, tmp_path):
 
 def test_losses_and_probes_on_different_text_are_not_in_one_report(cli, write_run, tmp_path):
     folder = write_run(tmp_path / "runs/rope", called("rope", corpus_hash="novels"))
-    probes = results.read(PROBES, results.PROBES)
-    (corpus,) = {row["corpus_hash"] for row in probes}
-    results.write(folder / PROBES.name, probes, results.PROBES)
+    (corpus,) = {row["corpus_hash"] for row in add_probes(folder)}
     message = cli("report", "runs").error()
     assert f"the runs differ in corpus_hash ({corpus}, novels)" in message
     assert message.endswith("choose with --corpus")
@@ -217,10 +222,9 @@ def test_versions_of_an_extensions_file_in_different_tables_are_refused(cli, wri
     own = {"extension": "x.py:X", "extension_sha256": "one"}
     write_run(tmp_path / "runs/a", lambda row: called("a")(row) and row | {"run": "a"} | own)
     folder = write_run(tmp_path / "runs/b", called("b", seed=1, weights_sha256="b"))
-    rows = [row | {"run": "b", "seed": 1, "weights_sha256": "b"} for row in results.read(PROBES, results.PROBES)]
-    results.write(folder / PROBES.name, rows, results.PROBES)
+    add_probes(folder, run="b", seed=1, weights_sha256="b")
     cli("report", "runs").succeeded()
-    results.write(folder / PROBES.name, [row | own | {"extension_sha256": "two"} for row in rows], results.PROBES)
+    add_probes(folder, run="b", seed=1, weights_sha256="b", **own | {"extension_sha256": "two"})
     assert "x.py:X in " in (message := cli("report", "runs", "--out", "again").error())
     assert "is of different versions of that file" in message
 
@@ -230,7 +234,6 @@ def test_losses_and_probes_of_different_seeds_are_said(cli, write_run, tmp_path)
     folder = write_run(tmp_path / "runs/b", called("b", seed=1, weights_sha256="b"))
     for name in (TEXT_TABLE, "eval_documents.parquet"):
         (folder / name).unlink()
-    rows = [row | {"run": "b", "seed": 1, "weights_sha256": "b"} for row in results.read(PROBES, results.PROBES)]
-    results.write(folder / PROBES.name, rows, results.PROBES)
+    add_probes(folder, run="b", seed=1, weights_sha256="b")
     said = " ".join(cli("report", "runs").succeeded().err.split())
     assert "different seeds of the same model (RoPE: windows seed 0, fixed-target seed 0, probe needle seed 1" in said

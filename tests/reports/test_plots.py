@@ -74,14 +74,16 @@ def loss_by_length(rows: pd.DataFrame, style: dict[str, styles.Style] | None = N
     return losses.chart(rows, style or style_of(rows), [], "Protocol windows", "made.png")
 
 
+def by_position(rows: pd.DataFrame) -> positions.Curves:
+    return positions.Curves(curves_of(rows), [], styles.named(style_of(rows), rows), style_of(rows), 64)
+
+
 def loss_by_position(rows: pd.DataFrame) -> Chart:
-    named = styles.named(style_of(rows), rows)
-    return positions.Curves(curves_of(rows), [], named, style_of(rows), 64).losses("made.png")
+    return by_position(rows).losses("made.png")
 
 
 def differences(rows: pd.DataFrame) -> Chart:
-    named = styles.named(style_of(rows), rows)
-    return positions.Curves(curves_of(rows), [], named, style_of(rows), 64).differences("made.png")
+    return by_position(rows).differences("made.png")
 
 
 def axis_of(chart: Chart) -> list[float]:

@@ -1,4 +1,4 @@
-"""The section of a probe: margins beside accuracies, from rows by hand."""
+"""The section of a probe, from rows by hand: margins beside accuracies, and a probe without depths or candidates."""
 
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -69,15 +69,14 @@ def test_extensions_of_one_name_are_printed_apart() -> None:
 
 
 def test_rows_of_earlier_versions_have_no_margins() -> None:
-    none = dict.fromkeys(("margin", "margin_stderr", "control_margin", "choice", "choice_chance"))
-    old = probes.frame_of([one | none for one in ROWS])
+    old = probes.frame_of([one | WITHOUT for one in ROWS])
     assert "Margin" not in markdown(Probes.part(SimpleNamespace(probes=old), "needle").blocks)
-    assert len(list(probes.printed([one | none for one in ROWS]))) == 2
+    assert len(list(probes.printed([one | WITHOUT for one in ROWS]))) == 2
     titles = [title for _, title in probes.printed(ROWS)]
     assert titles[1] == "probe needle, margin in nats, mean over depths"
     assert len(titles) == 3
     # Half of the seeds: no mean over others than the accuracy's.
-    half = probes.frame_of([one | (none if one["seed"] else {}) for one in ROWS])
+    half = probes.frame_of([one | (WITHOUT if one["seed"] else {}) for one in ROWS])
     assert probes.by_length(half, "margin")["Margin (ev=1)"].isna().all()
     assert probes.has_margins(half)
 
@@ -93,3 +92,50 @@ def test_the_caption_names_models_that_learned_from_other_text() -> None:
 def test_the_caption_gives_an_error_only_if_one_is_known(missing: bool) -> None:
     rows = pd.DataFrame([row("A", 1.0, 0.0, 1.0, **({"margin_stderr": None} if missing else {}))])
     assert ("standard error" in probes.margin_caption(probes.frame_of(rows.to_dict("records")))) != missing
+
+
+WITHOUT = dict.fromkeys(("margin", "margin_stderr", "control_margin", "choice", "choice_chance"))
+KNOWN = {"model": "A", "extension": AS_TRAINED, "seed": 0, "low": 0.5, "high": 1.0, **WITHOUT}
+ONE_DEPTH = [  # problems fill the window, so that chance depends on the length
+    SHARED | KNOWN | {"probe": "reverse", "factor": factor, "depth": 1.0, "accuracy": 0.75 / factor}
+    | {"control_accuracy": 0.25, "chance": 16.0**-answers}
+    for factor, answers in ((2.0, 15), (0.5, 3), (1.0, 7))
+]  # fmt: skip
+DEPTHS = [
+    SHARED | KNOWN | {"factor": factor, "depth": depth, "accuracy": 1.0}
+    for factor in (1.0, 2.0)
+    for depth in (0.0, 1.0)
+]
+
+
+def said_of(rows: list[dict[str, object]]) -> tuple[str, set[str]]:
+    """The section of a probe, and the names of its files."""
+    part = Probes.part(SimpleNamespace(probes=probes.frame_of(rows)), str(rows[0]["probe"]))
+    return " ".join(markdown(part.blocks).split()), set(part.files)
+
+
+def test_chance_is_given_by_length_if_it_changes() -> None:
+    at_each = "0.00024 at ev=0.5, 3.7e-09 at ev=1, 8.7e-19 at ev=2"
+    said, _ = said_of(ONE_DEPTH)
+    assert said.count(f"Chance is {at_each}.") == 1
+    assert f"chance is {at_each}, and Wilson's interval of one cell at most 0.25" in said
+    said, _ = said_of(DEPTHS)
+    assert "Chance is 0.062." in said
+
+
+def test_only_a_probe_with_several_depths_is_shown_by_depth() -> None:
+    said, files = said_of(ONE_DEPTH)
+    assert "depth" not in said.lower()
+    assert "| A | 1.500 | 0.750 | 0.375 | 1 |" in said
+    assert files == {"probes.parquet"}
+    said, files = said_of(DEPTHS)
+    assert "By depth:" in said
+    assert "at each length and depth" in said
+    assert files == {"probes.parquet", "probes.needle.png"}
+
+
+def test_what_was_just_evaluated_is_printed_in_the_same_way() -> None:
+    (title,) = [title for _, title in probes.printed(ONE_DEPTH)]
+    assert title == "probe reverse, accuracy (chance 0.00024 at ev=0.5, 3.7e-09 at ev=1, 8.7e-19 at ev=2)"
+    titles = [title for _, title in probes.printed(DEPTHS)]
+    assert [title.partition("), ")[2][:8] for title in titles] == ["mean ove", "by depth"]
