@@ -77,7 +77,13 @@ def figure(chart: Chart) -> dict[str, Any]:
             layout[f"xaxis{number}"] |= {"domain": [0.56, 1] if at else [0, 0.44], "anchor": f"y{number}"}
             layout[f"yaxis{number}"]["anchor"] = f"x{number}"
         if gone := _gone(panel):
-            layout["annotations"].append(_note(f"Off the scale: {gone} points. Double click: all.", number))
+            layout["annotations"].append(
+                {
+                    "text": f"Off the scale: {gone} points. Double click: all.", "xref": f"x{number} domain",
+                    "yref": f"y{number} domain", "x": 0, "y": 1, "xanchor": "left", "yanchor": "bottom",
+                    "showarrow": False, "font": {"size": 11},
+                }
+            )  # fmt: skip
     if len(chart.panels) == 1 and chart.kept is None and (names := _ends(chart.panels[0])):
         layout["annotations"] += names
         layout |= {
@@ -224,14 +230,6 @@ def _gone(panel: Panel) -> int:
         points = pd.DataFrame({"x": list(one.x), "y": list(one.y)}, dtype=float).dropna()
         gone += int((~drawable(points["y"][points["x"] >= panel.since]).between(*panel.y.range)).sum())
     return gone
-
-
-def _note(text: str, number: str) -> dict[str, Any]:
-    """A line of small text above the left end of a panel."""
-    return {
-        "text": text, "xref": f"x{number} domain", "yref": f"y{number} domain", "x": 0, "y": 1, "xanchor": "left",
-        "yanchor": "bottom", "showarrow": False, "font": {"size": 11},
-    }  # fmt: skip
 
 
 def _map(heat: Heat) -> dict[str, Any]:

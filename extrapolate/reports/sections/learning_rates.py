@@ -93,7 +93,9 @@ def tables_of(evaluated: Evaluated, runs: Collection[str]) -> list[pd.DataFrame]
     weights = evaluated.weights(runs)
     found: dict[Path, pd.DataFrame] = {}
     for file in filter(Path.is_file, files):
-        table = _of(results.read_frame(file), weights)
+        table = results.read_frame(file)
+        chosen = [joined != "" and not weights.isdisjoint(joined.split("+")) for joined in table["Weights"]]
+        table = table[table["Model"].isin(table.loc[chosen, "Model"])]
         if len(table) and not any(table.equals(one) for one in found.values()):
             found[file] = table
     several = Counter(name for table in found.values() for name in set(table["Model"]))
@@ -101,9 +103,3 @@ def tables_of(evaluated: Evaluated, runs: Collection[str]) -> list[pd.DataFrame]
         table.assign(Model=[f"{file.parent.name}/{name}" if several[name] > 1 else name for name in table["Model"]])
         for file, table in found.items()
     ]
-
-
-def _of(table: pd.DataFrame, weights: Collection[str]) -> pd.DataFrame:
-    chosen = table.loc[table["Weights"] != ""].set_index("Model")["Weights"]
-    models = [model for model, joined in chosen.items() if not set(joined.split("+")).isdisjoint(weights)]
-    return table[table["Model"].isin(models)]

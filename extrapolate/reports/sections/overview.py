@@ -10,7 +10,7 @@ from extrapolate.reports.material import Material, isolates
 from extrapolate.reports.page import Beside, Block, Cell, Details, Grid, Switch, Text
 from extrapolate.reports.sections.base import Part, Section, sections, suffix
 from extrapolate.reports.sections.losses import about_seeds, chart
-from extrapolate.reports.styles import GLYPHS, Style
+from extrapolate.reports.styles import GLYPHS
 from extrapolate.reports.traces import Plot
 from extrapolate.results.verdicts import LEAST, UNDECIDED
 from extrapolate.statistics import comparison, ranks
@@ -70,13 +70,13 @@ def _protocol(material: Material, protocol: str, rows: pd.DataFrame) -> list[Blo
     units["difference to the control"] = cells.difference
     holds = [f"loses < {LEAST:g} up to"] if isolates(protocol) and cells.factors[-1] > 1 else []
     views: dict[str, Sequence[Block]] = {}
+    names = {
+        model: Cell(model, colour=style["color"], glyph=GLYPHS[style["marker"]])
+        for model, style in material.styles.items()
+    }
     for unit, cell in units.items():
         lines = [
-            [
-                _named(model, material.styles.get(model)),
-                *(cell(model, factor) for factor in cells.factors),
-                *(cells.holds(model) for _ in holds),
-            ]
+            [names[model], *(cell(model, factor) for factor in cells.factors), *(cells.holds(model) for _ in holds)]
             for model in cells.in_order(material.models(protocol))
         ]
         columns = ["Model", *(f"{factor:g}x" for factor in cells.factors), *holds]
@@ -88,10 +88,6 @@ def _protocol(material: Material, protocol: str, rows: pd.DataFrame) -> list[Blo
     words = [Text(said), Text(CHOSEN), *([Text(HOLDS)] if holds else [])]
     how = Details([*words, *about_seeds(rows, material.styles)])
     return [Beside([Plot(drawn)], [Switch(f"unit-{protocol}", "show", views), how])]
-
-
-def _named(model: str, style: Style | None) -> Cell:
-    return Cell(model) if style is None else Cell(model, colour=style["color"], glyph=GLYPHS[style["marker"]])
 
 
 def _key(lines: Sequence[Sequence[Cell]]) -> str:

@@ -163,7 +163,10 @@ def chart(logs: Mapping[str, Sequence[pd.DataFrame]], style: Mapping[str, Style]
             lines.append(Series(model, steps["tokens"], steps["loss"], own, "thin", seconds=steps["seconds"]))
         mean = pd.DataFrame({column: _mean(timed, column) for column in ("loss", "seconds")}).dropna(subset="loss")
         lines.append(Series(model, mean.index, mean["loss"], own, seconds=mean["seconds"]))
-    settled, since = _settled(averages, [log for model in named for log in logs[model]])
+    # Before a share of the tokens, all lines are still falling: the averages after it determine the scale.
+    each = [*averages.values(), *(smoothed(_mean([log]), KEPT) for model in named for log in logs[model])]
+    since = SETTLED * max((average.index.max() for average in each if len(average)), default=0)
+    settled = pd.concat([average[average.index >= since] for average in each], ignore_index=True)
     y = Axis("training loss (nats per token)", range=styles.limits(settled))
     panel = Panel(lines, Axis("training tokens"), y, f"Thin: steps; thick: moving average ({KEPT:g})", since=since)
     return Chart("training loss against tokens", "training_loss.png", [panel], kept=KEPT)
@@ -176,15 +179,3 @@ def _timed(log: pd.DataFrame) -> pd.DataFrame:
         return steps.assign(seconds=np.nan)
     tokens = steps["tokens"].diff().fillna(steps["tokens"])
     return steps.assign(seconds=(tokens / rates).cumsum(skipna=False))
-
-
-def _settled(
-    averages: Mapping[str, "pd.Series[float]"], logs: Sequence[pd.DataFrame]
-) -> "tuple[pd.Series[float], float]":
-    """The averages, of models and of the runs that are drawn, that determine the scale, and the tokens they start at.
-
-    Before, all of them are still falling.
-    """
-    each = [*averages.values(), *(smoothed(_mean([log]), KEPT) for log in logs)]
-    since = SETTLED * max((average.index.max() for average in each if len(average)), default=0)
-    return pd.concat([average[average.index >= since] for average in each], ignore_index=True), since
