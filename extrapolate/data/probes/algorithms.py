@@ -74,12 +74,8 @@ class Addition(WithoutText):
     symbols: int = 10
     lowest_first: bool = False
     marker: ClassVar[int] = 15
+    keyed: ClassVar[bool] = True  # the first key is the plus sign
     source: ClassVar[str] = "arXiv 2310.16028"
-
-    @property
-    def vocabulary_needed(self) -> int:
-        """Token ids: markers, the end-of-text token, symbols, and as many keys, of which one is the plus sign."""
-        return super().vocabulary_needed + self.symbols
 
     def answers(self, size: int) -> int:
         return size

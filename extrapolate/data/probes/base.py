@@ -1,20 +1,20 @@
-"""Probes: small tasks laid into real text, whose answers lie further back the longer the window is.
+"""Probes: small tasks inserted into real text, whose answers lie further back in longer windows.
 
-Every probe is a block somewhere in a window's text and a question at its very end, which the block answers; both begin
-with the probe's marker. Of N + 1 tokens the first N are inputs and the last N targets; only answers are scored:
+A probe is a block somewhere in a window's text and a question at its very end, which the block answers. Both begin
+with the probe's marker. Of N + 1 tokens, the first N are inputs and the last N are targets; only answers are scored:
 
     text ... text [marker  block] text ... text [marker  question and answers]
     `- depth 0: the block is here                `- depth 1: the block ends here
 
-`flip-flop` alone fills its windows itself, without text: see there.
+`flip-flop` and the probes without text fill the window themselves.
 
-The text is a contiguous piece of a split's stream. Markers, keys and symbols are token ids drawn once for a size of
-vocabulary, never the end-of-text token, and ordinary tokens otherwise: symbols are in the text too, so that looking for
-one is not enough. What the text has of the first four markers, of the probe's own, or of a window's keys, gives way to
-the end-of-text token. Answers are uniformly random over the symbols, each drawn by itself.
+The text is a contiguous piece of a split's stream. Markers, keys and symbols are token ids drawn once per vocabulary
+size, never the end-of-text token. They are ordinary tokens otherwise: symbols occur in the text too, so looking for one
+is not enough. In the text, the end-of-text token replaces the first four markers, the probe's own, and the window's
+keys. Answers are drawn independently and uniformly from the symbols.
 
-A trained model knows the ids of its probes, so a new probe must not shift any. The shuffled ids are taken from both
-ends, with S symbols:
+A trained model knows the ids of its probes, so a new probe must not shift them. With S symbols, ids are taken from both
+ends of the shuffled list:
 
     markers 0 to 3 | S symbols | S keys | ... | marker 6 | marker 5 | marker 4
 """
@@ -57,17 +57,17 @@ class Vocabulary:
         return int(_order(self)[number if number < FIRST_MARKERS else FIRST_MARKERS - 1 - number])
 
     def symbols(self, count: int) -> np.ndarray:
-        """What answers are drawn from."""
+        """The tokens that answers are drawn from."""
         return _order(self)[FIRST_MARKERS : FIRST_MARKERS + count]
 
     def keys(self, count: int) -> np.ndarray:
-        """As many others, which name the answers in a question."""
+        """As many other tokens, which name the answers in a question."""
         return _order(self)[FIRST_MARKERS + count : FIRST_MARKERS + 2 * count]
 
     def markers_kept_clear(self, number: int) -> np.ndarray:
-        """What the text around the probe with this marker number must not hold: the first markers, and its own.
+        """The markers that the text around this probe must not contain: the first ones and the probe's own.
 
-        Not those of other later probes: what is in a window must not depend on which probes there are.
+        Those of other later probes may occur: a window must not depend on which probes exist.
         """
         return np.append(_order(self)[:FIRST_MARKERS], self.marker(number))
 
@@ -80,25 +80,40 @@ def _order(vocabulary: Vocabulary) -> np.ndarray:
 
 
 class Sequence(NamedTuple):
-    """One probe in its text: tokens, int64 [N + 1], and the places in it of the answers, ascending, int64 [A]."""
+    """A probe in its text: tokens, int64 [N + 1], and the answers' places in them, ascending, int64 [A]."""
 
     tokens: np.ndarray
     answers: np.ndarray
 
 
+_NO_KEYS = np.zeros(0, np.int64)
+
+
 class Parts(NamedTuple):
-    """What is laid into the text: the block, the question with its answers, the answers' places in it, and its keys."""
+    """What is inserted into the text: the block, the question with its answers, the answers' places in it, and keys."""
 
     block: np.ndarray
     question: np.ndarray
     answers: np.ndarray
-    keys: np.ndarray = np.zeros(0, np.int64)
+    keys: np.ndarray = _NO_KEYS
+
+    @classmethod
+    def marked(
+        cls,
+        marker: int,
+        block: np.ndarray,
+        question: np.ndarray,
+        answers: slice = slice(1, None),
+        keys: np.ndarray = _NO_KEYS,
+    ) -> "Parts":
+        """Puts the marker before the block and the question. `answers` are places in the question, marker included."""
+        block, question = np.concatenate([[marker], block]), np.concatenate([[marker], question])
+        return cls(block, question, np.arange(len(question))[answers], keys)
 
     @classmethod
     def repeated(cls, marker: int, symbols: np.ndarray) -> "Parts":
-        """The block is a string, and so is the answer."""
-        string = np.concatenate([[marker], symbols])
-        return cls(string, string, np.arange(1, len(string)))
+        """The block is a string, and the same string is the answer."""
+        return cls.marked(marker, symbols, symbols)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,10 +122,10 @@ class Probe(ABC):
 
     symbols: int = 16
     name: ClassVar[str]  # what it is registered as
-    marker: ClassVar[int]  # the number of its marker, which no other probe has and which never changes
+    marker: ClassVar[int]  # the number of its marker, which is unique and never changes
     source: ClassVar[str]
-    # Whether a window counts as right if all of its answers are; else answers count one by one.
-    whole: ClassVar[bool]
+    whole: ClassVar[bool]  # whether a window is right only if all of its answers are; else each answer counts
+    keyed: ClassVar[bool] = False  # whether the vocabulary also needs a key for each symbol
     depths: ClassVar[tuple[float, ...]] = DEPTHS  # that are evaluated
 
     def __post_init__(self) -> None:
@@ -124,23 +139,23 @@ class Probe(ABC):
 
     @property
     def text(self) -> str:
-        """The spec, with the arguments that are not defaults."""
+        """The spec, without arguments that have their defaults."""
         usual = specs.parameters(type(self))
         given = {name: getattr(self, name) for name, known in usual.items() if getattr(self, name) != known.default}
         return specs.spell(self.name, given)
 
     @abstractmethod
     def least(self) -> int:
-        """The smallest N that holds the probe."""
+        """The smallest N that fits the probe."""
 
     @property
     def vocabulary_needed(self) -> int:
-        """Token ids: markers up to its own, the end-of-text token, symbols."""
-        return max(FIRST_MARKERS, self.marker + 1) + 1 + self.symbols
+        """Token ids: markers up to its own, the end-of-text token, symbols, and keys if there are any."""
+        return max(FIRST_MARKERS, self.marker + 1) + 1 + self.symbols * (2 if self.keyed else 1)
 
     @abstractmethod
     def parts(self, rng: np.random.Generator, length: int, vocabulary: Vocabulary, full: bool) -> Parts:
-        """The block and the question of a window; with `full`, as large as the probe gets at this length."""
+        """The block and the question of a window; if `full`, the largest that fits this length."""
 
     @property
     def chance(self) -> float:
@@ -148,24 +163,24 @@ class Probe(ABC):
         return 1 / self.symbols
 
     def candidates(self, tokens_WN: np.ndarray, vocabulary: Vocabulary) -> np.ndarray:
-        """The tokens among which each window's answers are to be found, int64 [W, C]: different ones; -1 is none.
+        """The distinct tokens that could be each window's answers, int64 [W, C], padded with -1.
 
-        All symbols, unless a probe names fewer in its block: then the model may know these and not which it is.
+        All symbols, unless the block names fewer: the model may know these, but not which of them is right.
         """
         return np.broadcast_to(vocabulary.symbols(self.symbols), (len(tokens_WN), self.symbols))
 
     def _symbols_in_blocks(self, tokens_WN: np.ndarray, size: int, vocabulary: Vocabulary) -> np.ndarray:
-        """The different symbols of each window's block, of `size` tokens after its marker: see `candidates`."""
+        """The distinct symbols in each window's block of `size` tokens after the marker: see `candidates`."""
         first_W = (tokens_WN == vocabulary.marker(self.marker)).argmax(axis=1)
         block_WC = np.take_along_axis(tokens_WN, first_W[:, None] + np.arange(1, size + 1), axis=1)
         return different_symbols(block_WC, vocabulary.symbols(self.symbols))
 
     def chance_at(self, length: int) -> float:
-        """The chance in evaluated windows of `length` inputs: another one if windows count that have more answers."""
+        """The chance in evaluated windows of `length` inputs; to override if the number of answers grows with them."""
         return self.chance
 
     def check(self, length: int, vocabulary: Vocabulary) -> None:
-        """Raises UserError if windows of `length` inputs, or the vocabulary, do not hold the probe."""
+        """Raises UserError if the probe does not fit into windows of `length` inputs or the vocabulary."""
         if length < self.least():
             raise UserError(f"the probe {self.text} takes at least {self.least()} tokens, and a window has {length}")
         if vocabulary.size < self.vocabulary_needed:
@@ -184,7 +199,7 @@ class Probe(ABC):
     ) -> Sequence:
         """A window of `length` inputs with text of the split, its block at `depth`, 0 to 1 (None: anywhere).
 
-        If the depth is given the probe is as large as it gets at this length. The split must hold length + 1 tokens.
+        If the depth is given, the probe is the largest that fits. The split must have length + 1 tokens.
         """
         block, question, answers, keys = self.parts(rng, length, vocabulary, depth is not None)
         room = length + 1 - len(block) - len(question)
@@ -199,9 +214,9 @@ class Probe(ABC):
     def sequences(
         self, length: int, depth: float, count: int, split: "Split", vocabulary: Vocabulary
     ) -> tuple[np.ndarray, np.ndarray]:
-        """What is evaluated: tokens, int64 [count, N + 1], and the answers' places, the same in all of them, int64 [A].
+        """Windows to evaluate: tokens, int64 [count, N + 1], and the places of the answers in each, int64 [A].
 
-        They depend on the probe, the split and the arguments alone. Raises UserError if the probe does not fit.
+        They depend only on the probe, the split and the arguments. Raises UserError if the probe does not fit.
         """
         self.check(length, vocabulary)
         check_text(split, length)
@@ -214,7 +229,7 @@ class Probe(ABC):
 
 
 def different_symbols(found_WC: np.ndarray, symbols: np.ndarray) -> np.ndarray:
-    """The symbols among some tokens of each window, each once and in order, int64 [W, at most C]: -1 fills the rows."""
+    """The distinct symbols among each window's tokens, in descending order, int64 [W, at most C], padded with -1."""
     found_WC = np.sort(np.where(np.isin(found_WC, symbols), found_WC, -1), axis=1)[:, ::-1]
     again_WC = np.zeros(found_WC.shape, bool)
     again_WC[:, 1:] = found_WC[:, 1:] == found_WC[:, :-1]
@@ -223,7 +238,7 @@ def different_symbols(found_WC: np.ndarray, symbols: np.ndarray) -> np.ndarray:
 
 
 def check_text(split: "Split", length: int) -> None:
-    """Raises UserError if a split does not fill a window of `length` inputs with text."""
+    """Raises UserError if a split has too little text for a window of `length` inputs."""
     if split.n_tokens < length + 1:
         raise UserError(
             f"the {split.name} split has {split.n_tokens} tokens, which do not fill a window of {length} and its next; "
@@ -232,10 +247,10 @@ def check_text(split: "Split", length: int) -> None:
 
 
 class _Probes(specs.Registry[Probe]):
-    """Refuses two probes with one marker: a model could not tell them apart."""
+    """Refuses two probes with the same marker, because a model could not tell them apart."""
 
     def register(self, name: str) -> Callable[[type[Probe]], type[Probe]]:
-        """Class decorator: makes the probe known under `name`. Raises UserError if its marker number is taken."""
+        """Class decorator that registers a probe. Raises UserError if its marker number is taken."""
         decorate = super().register(name)
 
         def checked(cls: type[Probe]) -> type[Probe]:

@@ -33,6 +33,7 @@ class FlipFlop(Probe):
     symbols: int = 2
     writes: float = 0.1
     marker: ClassVar[int] = 6
+    keyed: ClassVar[bool] = True  # two keys are the commands
     source: ClassVar[str] = "arXiv 2306.00946"
     whole: ClassVar[bool] = True
 
@@ -43,11 +44,6 @@ class FlipFlop(Probe):
 
     def least(self) -> int:
         return 3
-
-    @property
-    def vocabulary_needed(self) -> int:
-        """Token ids: markers, the end-of-text token, symbols, and as many keys, of which two are commands."""
-        return super().vocabulary_needed + self.symbols
 
     def parts(self, rng: np.random.Generator, length: int, vocabulary: Vocabulary, full: bool) -> Parts:
         commands = vocabulary.keys(self.symbols)[:2]

@@ -1,4 +1,4 @@
-"""The words that come most often."""
+"""The most frequent words of a list."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -38,7 +38,7 @@ class Frequent(Probe):
 
     @property
     def _fewest(self) -> int:
-        """Words of a list: the last one that is asked for comes once, the one before twice, and so on."""
+        """The fewest words in a list: the last answer occurs once, the one before it twice, and so on."""
         return self.top * (self.top + 1) // 2
 
     def parts(self, rng: np.random.Generator, length: int, vocabulary: Vocabulary, full: bool) -> Parts:
@@ -46,12 +46,10 @@ class Frequent(Probe):
         count = most if full else int(rng.integers(self._fewest, most + 1))
         words = rng.permutation(vocabulary.symbols(self.symbols))
         listed = rng.permutation(np.repeat(words, self.times(count)))
-        marker = [vocabulary.marker(self.marker)]
-        block, question = np.concatenate([marker, listed]), np.concatenate([marker, words[: self.top]])
-        return Parts(block, question, np.arange(1, len(question)), words)
+        return Parts.marked(vocabulary.marker(self.marker), listed, words[: self.top], keys=words)
 
     def times(self, count: int) -> np.ndarray:
-        """How often the word of each rank comes in a list of `count` words, int64 [symbols]."""
+        """How often the word of each rank occurs in a list of `count` words, int64 [symbols]."""
         rank = np.arange(1, self.symbols + 1)
         share = rank**-2.0 / (rank**-2.0).sum()
         times = np.floor(count * share).astype(np.int64)

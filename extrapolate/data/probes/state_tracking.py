@@ -58,15 +58,11 @@ class Arithmetic(_State):
 
     symbols: int = 5
     marker: ClassVar[int] = 11
+    keyed: ClassVar[bool] = True  # three keys are the operators
     source: ClassVar[str] = "arXiv 2207.02098"
 
     def __post_init__(self) -> None:
-        self._check("symbols", 3)  # as many keys have the operators
-
-    @property
-    def vocabulary_needed(self) -> int:
-        """Token ids: markers, the end-of-text token, symbols, and as many keys, of which three are operators."""
-        return super().vocabulary_needed + self.symbols
+        self._check("symbols", 3)
 
     def largest(self, length: int) -> int:
         """In digits: between them are operators."""

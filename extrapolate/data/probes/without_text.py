@@ -1,4 +1,4 @@
-"""What the probes of algorithms share: problems that grow with the window, without any text."""
+"""The base class of algorithmic probes: problems that grow with the window, without text around them."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class WithoutText(Probe):
 
         eos eos ... eos [m  problem] [m -> answer]
 
-    In training problems have any size that the window holds, in evaluation the largest one.
+    In training, problems have any size that fits into the window; in evaluation, the largest.
     """
 
     whole: ClassVar[bool] = True
@@ -34,7 +34,7 @@ class WithoutText(Probe):
 
     @abstractmethod
     def problem(self, rng: np.random.Generator, size: int, vocabulary: Vocabulary) -> tuple[np.ndarray, np.ndarray]:
-        """The tokens of a problem, and those of its answer."""
+        """The tokens of a problem and of its answer."""
 
     def least(self) -> int:
         return next(length for length in range(1, 100) if self.largest(length) >= 1)
@@ -46,9 +46,7 @@ class WithoutText(Probe):
         largest = self.largest(length)
         size = largest if full else int(rng.integers(1, largest + 1))
         problem, answer = self.problem(rng, size, vocabulary)
-        marker = [vocabulary.marker(self.marker)]
-        block, question = np.concatenate([marker, problem]), np.concatenate([marker, answer])
-        return Parts(block, question, np.arange(1, len(question)))
+        return Parts.marked(vocabulary.marker(self.marker), problem, answer)
 
     def sequence(
         self,
@@ -58,9 +56,9 @@ class WithoutText(Probe):
         vocabulary: Vocabulary,
         depth: float | None = None,
     ) -> Sequence:
-        """A window of `length` inputs without text. With a depth, whichever it is, the problem is the largest.
+        """A window of `length` inputs without text. If a depth is given, the problem is the largest that fits.
 
-        The end-of-text tokens are first, so that the distances within a problem depend on its size alone.
+        The end-of-text tokens come first, so that distances within a problem depend only on its size.
         """
         block, question, answers, _ = self.parts(rng, length, vocabulary, depth is not None)
         before = np.full(length + 1 - len(block) - len(question), vocabulary.eos, np.int64)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extrapolate.data.probes.base import Vocabulary, parse_probe, parse_probes, probes
-from extrapolate.data.probes.passkey import Passkey
+from extrapolate.data.probes.strings import Passkey
 
 
 class Arithmetic:
