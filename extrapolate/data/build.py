@@ -1,6 +1,6 @@
-"""Tokenising: from documents to a token store, which is there whole or not at all."""
+"""Building a token store from documents; it appears whole or not at all."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +14,7 @@ from extrapolate import files
 from extrapolate.data import construction
 from extrapolate.data import tokenizer as tokenizers
 from extrapolate.data.construction import Construction
-from extrapolate.data.documents import Document, Lasting, Source
+from extrapolate.data.documents import Document, Lasting, Source, first
 from extrapolate.data.heldout import Learning
 from extrapolate.data.manifest import FORMAT
 from extrapolate.data.passages import SKETCH
@@ -25,13 +25,13 @@ from extrapolate.errors import UserError
 from extrapolate.machine.limits import cores
 
 BATCH_CHARACTERS = 1_000_000
-SEEN = ".source"  # in a store: the fingerprint that its source had then. While it has it, no file need be read again
+SEEN = ".source"  # a file of a store: the fingerprint of its source then. If unchanged, no file need be read again
 READING, LEARNING, ENCODING = "reading", "training BPE", "tokenising"  # the stages of `progress`
 
 
 @dataclass(frozen=True)
 class StoreSettings:
-    """How a store is made. Counts are in tokens; a maximum of None means all there is."""
+    """How to build a store. Counts are in tokens; a maximum of None means no limit."""
 
     source: str = "stdlib"
     text_field: str = "text"
@@ -50,15 +50,15 @@ def build_store(
     progress: Callable[[str, int], None] = lambda stage, amount: None,
     workers: int | None = None,
 ) -> Store:
-    """Tokenises a source into a new store at `out`, which appears under its name only when it is whole.
+    """Tokenises a source into a new store at `out`, which appears under its name only when it is complete.
 
     Documents shorter than min_doc_tokens and repeated documents are left out. Of the documents of at least
     min_heldout_tokens, a quarter (by hash, at most 256, and 8 M tokens) become the test split, a twentieth (at most 64,
-    and 2 M tokens) the validation split. Near-duplicates go into one split, unless `dedup` is False. A tokenizer is
-    learned from training documents alone: those of the first 100 M characters that `Learning` allows.
-    `progress(stage, bytes)` is called as text is read. workers: processes that encode (default: one a core). Memory
-    does not grow with the source. If the source is a `Lasting` one and the work was killed or failed, the same call
-    resumes it. Raises UserError on unusable input.
+    and 2 M tokens) the validation split. Near-duplicates go into one split, unless `dedup` is False. The tokenizer is
+    trained on training documents only, from the first 100 M characters (see `Learning`).
+    `progress(stage, bytes)` is called as text is read. workers: the number of encoding processes (default: one per
+    core). Memory does not grow with the source. After a failure or a kill, the same call resumes the work if the
+    source is `Lasting`. Raises UserError on unusable input.
     """
     made_from = _made_from(source, settings)
 
@@ -71,7 +71,7 @@ def build_store(
 
 
 def _made_from(source: Source, settings: StoreSettings) -> dict[str, Any] | None:
-    """What decides every byte of the store; None if that is not known."""
+    """Everything that decides the bytes of the store; None if unknown."""
     if not isinstance(source, Lasting) or (there := source.fingerprint()) is None:
         return None
     tokenizer = None if settings.tokenizer is None else tokenizers.load(settings.tokenizer).to_str()
@@ -88,9 +88,8 @@ def _build(
 ) -> None:
     if not any(folder.iterdir()):
         construction.begin(folder, made_from, *_tokenizer(source, settings, progress, workers))
-    # Synthetic documents are all of one length, so that none is too short.
+    # Synthetic documents all have the same length, and are alike only by chance.
     least = 1 if isinstance(source, Process) else settings.min_heldout_tokens
-    # Two of them are alike by chance alone.
     dedup = settings.dedup and not isinstance(source, Process)
     with closing(Construction(folder, settings.min_doc_tokens, settings.max_tokens, least, dedup)) as store:
         if not store.whole:
@@ -116,7 +115,7 @@ def _build(
 def _tokenizer(
     source: Source, settings: StoreSettings, progress: Callable[[str, int], None], workers: int
 ) -> tuple[Tokenizer, bytes | None]:
-    """The tokenizer, and the bound of what it did not learn from (see `Learning`), None if it was not learned."""
+    """The tokenizer, and the bound of `Learning`; None if it was not trained here."""
     if isinstance(source, Process):
         if settings.tokenizer is not None:
             raise UserError(f"{settings.source} has a token for every state: leave `tokenizer` out")
@@ -130,14 +129,6 @@ def _tokenizer(
     return tokenizers.learn_bpe(texts, settings.vocab_size, workers), learning.bound
 
 
-def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
-    batch: list[Document] = []
-    size = 0
-    for document in documents:
-        batch.append(document)
-        size += len(document.text)
-        if size >= BATCH_CHARACTERS:
-            yield batch
-            batch, size = [], 0
-    if batch:
+def _batches(documents: Iterator[Document]) -> Iterator[list[Document]]:
+    while batch := first(documents, BATCH_CHARACTERS, lambda document: len(document.text))[0]:
         yield batch

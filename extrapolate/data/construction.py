@@ -1,8 +1,8 @@
-"""A token store while it is made: what is on the disk already, from which another process can resume.
+"""A token store under construction, which another process can resume from disk.
 
-The folder has the shards that are finished, and beside them, until the end: the documents that may be held out (`long`
-shards), one record for every document, the sketches of its passages, the digests that were seen, and `progress.json`,
-which says what counts of it.
+The folder has the finished shards, and until the end also the documents that may be held out (`long` shards), a record
+of every document, sketches of passages, the digests seen so far, and `progress.json`, which says how much of each file
+is valid.
 """
 
 import hashlib
@@ -31,16 +31,16 @@ from extrapolate.specs.settings import Section
 
 FORMAT = 1
 PROGRESS, RECORDS, PASSAGES, SEEN = "progress.json", "documents.bin", "passages.bin", "seen.sqlite"
-# A document that is kept: its hash, its tokens without the end of text, whether it may be held out, and which of _NAMED
-# its own split is.
+# A kept document: its hash, its tokens without the end of text, whether it may be held out, and the index of its own
+# split in _NAMED.
 _RECORD = np.dtype([("digest", "V32"), ("tokens", "<i8"), ("long", "?"), ("named", "u1")])
 _NAMED = (None, OTHER, *SPLITS)
 _RECORDS_AT_ONCE = 2**16
-_ROUND_TRIP_TOKENS = 2**20  # of held-out documents are decoded
+_ROUND_TRIP_TOKENS = 2**20  # of held-out documents, to decode
 
 
 class ConstructionState(Section):
-    """What is done. `read`: documents of the source; `read_bytes`: of their text; `records`: those that are kept."""
+    """Progress. `read`: documents read from the source; `read_bytes`: of their text; `records`: documents kept."""
 
     format: int = FORMAT
     made_from: dict[str, Any]
@@ -49,7 +49,7 @@ class ConstructionState(Section):
     read_bytes: Count = 0
     records: Count = 0
     passages: Count = 0
-    whole: bool = False  # the source is at its end
+    whole: bool = False  # whether the source was read to its end
     train: list[str]
     train_part: dict[str, Count]
     long: list[str]
@@ -57,7 +57,7 @@ class ConstructionState(Section):
 
 
 def can_go_on(folder: Path, made_from: Mapping[str, Any]) -> bool:
-    """Whether a folder holds undamaged work on the store that is made from the same."""
+    """Whether a folder holds undamaged work on a store of the same source and settings."""
     try:
         progress = _progress(folder)
         if progress is None or progress.made_from != made_from:
@@ -82,7 +82,7 @@ def _progress(folder: Path) -> ConstructionState | None:
 
 
 def begin(folder: Path, made_from: Mapping[str, Any], tokenizer: Tokenizer, bound: bytes | None) -> None:
-    """Keeps the tokenizer: from now on the work can go on. bound: see `Learning`."""
+    """Saves the tokenizer; the work can be resumed from now on. bound: see `Learning`."""
     tokenizer.save(str(folder / TOKENIZER))
     files.sync(folder / TOKENIZER)
     there = {TOKENIZER: Content(**content(folder / TOKENIZER))}
@@ -94,10 +94,10 @@ def begin(folder: Path, made_from: Mapping[str, Any], tokenizer: Tokenizer, boun
 
 
 class Construction:
-    """Takes documents, and makes a store of them, in a folder on which `begin` was called by now or long ago.
+    """Builds a store from documents, in a folder on which `begin` was called, now or in an earlier process.
 
-    Of documents shorter than `min_doc_tokens` and of repeated ones nothing is kept; the first that passes
-    `max_tokens` is the end. dedup: near-duplicates are looked for, among what was encoded with its passages.
+    Documents shorter than `min_doc_tokens` and repeated ones are dropped; the first to exceed `max_tokens` ends the
+    store. dedup: whether to look for near-duplicates; documents must then be encoded with their passages.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Construction:
         assert progress is not None
         self._folder, self._progress = folder, progress
         self._min_doc_tokens, self._max_tokens = max(1, min_doc_tokens), max_tokens
-        for path in folder.iterdir():  # what was begun since
+        for path in folder.iterdir():  # files begun after the last save
             if path.name not in (PROGRESS, RECORDS, PASSAGES, *progress.files):
                 path.unlink()
         self.tokenizer = tokenizers.read(folder / TOKENIZER)
@@ -137,7 +137,7 @@ class Construction:
             self._tokens += tokens + 1
 
     def take(self, document_id: str, encoded: Encoded, split: str | None = None) -> bool:
-        """The next document of the source; split: see `Document`. Returns False if it exceeds `max_tokens`."""
+        """Adds the next document of the source; split: see `Document`. Returns False if it exceeds `max_tokens`."""
         count = len(encoded.tokens) // np.dtype(self.dtype).itemsize
         if count > self._min_doc_tokens and self._seen.add(encoded.digest):
             if self._max_tokens is not None and self._tokens + count > self._max_tokens:
@@ -156,16 +156,16 @@ class Construction:
 
     @property
     def documents(self) -> int:
-        """How many are kept."""
+        """How many documents are kept."""
         return self._records.count
 
     def end(self) -> None:
-        """The source has no more documents."""
+        """Notes that the source has no more documents."""
         self.whole = True
         self._save()
 
     def _save(self) -> None:
-        """What is here from now on is resumed from if this process ends."""
+        """Saves the state, to resume from if this process ends."""
         self._train.end_file()
         self._long.end_file()
         self._records.sync()
@@ -181,7 +181,7 @@ class Construction:
         self._since_saved = 0
 
     def finish(self) -> dict[str, Any]:
-        """Gives every document that may be held out its place. Returns what the manifest says of the files.
+        """Assigns the documents that may be held out to splits. Returns the manifest's entries on the files.
 
         Raises UserError if there are too few documents for testing, validation and training.
         """
@@ -205,7 +205,7 @@ class Construction:
         }
 
     def _chosen(self) -> tuple[dict[int, str], dict[str, Any]]:
-        """The split of every document that is held out, and what the manifest says of that."""
+        """The split of every held-out document, and the manifest's entries on it."""
         own, column = self._own_splits()
         drawn = own or self._heldout.chosen()
         if not self._dedup:
@@ -216,9 +216,9 @@ class Construction:
         return own or self._heldout.chosen(found.pairs, found.common), {"split_column": column, "near_duplicates": near}
 
     def _own_splits(self) -> tuple[dict[int, str], str | None]:
-        """The documents that the source's own column holds out, and what the manifest says of the column.
+        """The documents that the source's own column holds out, and the manifest's entry on the column.
 
-        There are none unless it names the split of every document, and all three splits.
+        There are none unless it names a split for every document, and all three splits.
         """
         parts = self._records.parts(_RECORDS_AT_ONCE)
         names = {_NAMED[named] for records in parts for named in np.unique(records["named"])}
@@ -230,7 +230,7 @@ class Construction:
     def _place_long(self, parts: Mapping[str, Shards], chosen: Mapping[int, str]) -> tuple[list[int], dict[str, int]]:
         """Writes every long document into its split.
 
-        Returns the places in the training text of those that go there, and what the manifest says of the round trip.
+        Returns the places in the training text of those that go there, and the manifest's entry on the round trip.
         """
         heldout = sorted(chosen)
         rows = ((row, record["digest"].tobytes()) for row, record in enumerate(self._all_records()) if record["long"])
@@ -265,13 +265,13 @@ class Construction:
             yield from records
 
     def close(self) -> None:
-        """Closes the files that are no part of a store."""
+        """Closes the files that are not part of the store."""
         self._seen.close()
         self._records.close()
         self._passages.close()
 
     def remove_scaffold(self) -> None:
-        """Removes them, from a store that is whole."""
+        """Removes those files from a complete store."""
         self.close()
         for name in (PROGRESS, RECORDS, PASSAGES, *self._long.names):
             (self._folder / name).unlink()

@@ -1,16 +1,18 @@
-"""A document, and what every source of them is."""
+"""Documents and their sources."""
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 from extrapolate.errors import UserError
 from extrapolate.machine.limits import memory_limit
 
-# What tokenising a text takes for each of its bytes: 130 to 160 with a byte-level BPE of tokenizers 0.23. If that
-# library runs out of memory it ends the whole process.
+T = TypeVar("T")
+# Tokenising takes 130 to 160 bytes of memory per byte of text with a byte-level BPE of tokenizers 0.23. If that library
+# runs out of memory, it ends the whole process.
 BYTES_A_BYTE = 100
 OTHER = "other"
 
@@ -19,8 +21,8 @@ OTHER = "other"
 class Document:
     """One text. Its id says where it came from and is unique in its source.
 
-    split: what the source's own column `split` says of it, `train`, `validation` or `test`; OTHER if it says something
-    else, None if there is no such column.
+    split: the value of the source's own column `split`: `train`, `validation` or `test`; OTHER for anything else, None
+    without such a column.
     """
 
     id: str
@@ -29,51 +31,51 @@ class Document:
 
 
 class Source(Protocol):
-    """Documents in a fixed order; each iteration starts anew."""
+    """Documents in a fixed order; each iteration starts from the first."""
 
     def __iter__(self) -> Iterator[Document]: ...
 
 
 @runtime_checkable
 class Lasting(Source, Protocol):
-    """A source that knows whether it is still the same: what was read of it need not be read again."""
+    """A source that can tell whether it has changed, so that it need not be read again."""
 
     def fingerprint(self) -> str | None:
-        """Changes if any document may have changed, on this machine; None if that cannot be known.
-
-        No file is read for it.
-        """
+        """Changes if any document may have changed on this machine; None if unknown. Reads no file."""
 
     def content(self) -> str | None:
-        """Changes if any document changes, and is the same on every machine; None if that cannot be known."""
+        """Changes if any document changes, and is the same on every machine; None if unknown."""
 
     def size(self) -> int | None:
-        """About how many bytes of text there are; None if that is not known."""
+        """The approximate number of bytes of text; None if unknown."""
 
 
-def fingerprint(files: Iterable[Path]) -> str:
-    """A hash of the paths, sizes and times of files, in order."""
-    identity = hashlib.sha256()
-    for path in files:
-        found = path.stat()
-        identity.update(f"{str(path.absolute())!r} {found.st_size} {found.st_mtime_ns}\n".encode())
-    return identity.hexdigest()
+class Files(ABC):
+    """A source that reads files, and can tell whether they have changed: see `Lasting`."""
 
+    @abstractmethod
+    def named(self) -> list[tuple[str, Path]]:
+        """The files in order, each with its name in the ids of documents."""
 
-def content(files: Iterable[tuple[str, Path]]) -> str:
-    """The SHA-256 of the names and contents of files, in order. Their folder and their times do not matter.
+    def fingerprint(self) -> str:
+        """A hash of the files' paths, sizes and times, in order."""
+        identity = hashlib.sha256()
+        for _, path in self.named():
+            found = path.stat()
+            identity.update(f"{str(path.absolute())!r} {found.st_size} {found.st_mtime_ns}\n".encode())
+        return identity.hexdigest()
 
-    files: each with what the ids of its documents call it.
-    """
-    identity = hashlib.sha256()
-    for name, path in files:
-        with path.open("rb") as file:
-            identity.update(f"{name!r} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
-    return identity.hexdigest()
+    def content(self) -> str:
+        """The SHA-256 of the files' names and contents, in order. Their folder and their times do not matter."""
+        identity = hashlib.sha256()
+        for name, path in self.named():
+            with path.open("rb") as file:
+                identity.update(f"{name!r} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+        return identity.hexdigest()
 
 
 def check_size(document: Document) -> Document:
-    """The document itself. Raises UserError, naming it, if tokenising it takes more memory than there is."""
+    """Returns the document. Raises UserError, naming it, if tokenising it takes more memory than there is."""
     size, limit = len(document.text.encode()), memory_limit()
     if size * BYTES_A_BYTE > limit:
         raise UserError(
@@ -82,3 +84,14 @@ def check_size(document: Document) -> Document:
             "several documents"
         )
     return document
+
+
+def first(items: Iterator[T], limit: int, size: Callable[[T], int]) -> tuple[list[T], bool]:
+    """Takes items until their sizes add up to `limit`. Returns them, and whether there were enough."""
+    taken, total = [], 0
+    for item in items:
+        taken.append(item)
+        total += size(item)
+        if total >= limit:
+            return taken, True
+    return taken, False

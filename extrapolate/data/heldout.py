@@ -1,4 +1,4 @@
-"""Which documents are held out, and which the tokenizer learns from: none that may be held out."""
+"""Choosing the documents that are held out, and those that the tokenizer is trained on, which never are."""
 
 import hashlib
 from array import array
@@ -16,12 +16,12 @@ from extrapolate.data.manifest import SPLITS
 from extrapolate.data.store import HELDOUT
 from extrapolate.errors import UserError
 
-# So many times the documents that can be held out are kept back: near-duplicates of others may go to training.
+# How many times the documents needed are kept as candidates, as near-duplicates may have to go to training.
 RESERVE = 2
 
 
 class Long(NamedTuple):
-    """A document that is long enough to be held out. `row` is its place among all, `tokens` leaves out its end."""
+    """A document long enough to be held out. row: its index among all; tokens: without the end-of-text token."""
 
     digest: bytes
     row: int
@@ -29,25 +29,25 @@ class Long(NamedTuple):
 
 
 class HeldOut:
-    """Of the long documents, in the order of their hashes, the first are for testing, those after them for validation.
+    """Of the long documents, ordered by hash, the first are for testing and the next for validation.
 
-    How many follows from HELDOUT, and from how many long documents there are. The later ones of that order can already
-    be let go of when they come, as nothing that comes after them brings them nearer to its beginning.
+    HELDOUT and the number of long documents decide how many. Those late in the order can be released at once, because
+    later documents only push them further back.
 
-    Near-duplicates are drawn as one, at the place of the last of them in that order. So a group of which one document
-    is too short, or was let go of, is for training.
+    Near-duplicates are drawn as one, at the place of the last of them in the order. A group goes to training if one of
+    its documents is too short or was released.
 
-    bound: only documents with lower hashes can be held out, as the tokenizer learned from the others (see `Learning`).
+    bound: only documents with lower hashes can be held out; the tokenizer learned from the others (see `Learning`).
     """
 
     def __init__(self, min_tokens: int, bound: bytes | None = None) -> None:
         self._min_tokens = min_tokens
         self._first: list[Long] = []  # in the order of their hashes
-        self._beyond = bound  # the least hash of those that were let go of
+        self._beyond = bound  # the lowest hash that was released
         self._long = self._all = self._longest = 0
 
     def may_hold(self, digest: bytes, tokens: int) -> bool:
-        """Takes the next document. Whether it may be held out at the end; else it is for training."""
+        """Adds the next document. Returns whether it may be held out in the end; if not, it is for training."""
         self._all, self._longest = self._all + 1, max(self._longest, tokens)
         if tokens < self._min_tokens:
             return False
@@ -68,10 +68,10 @@ class HeldOut:
         return [document.row for document in self._first]
 
     def chosen(self, pairs: Iterable[tuple[int, int]] = (), never: Collection[int] = ()) -> dict[int, str]:
-        """The split of every document that is held out, by its row.
+        """The split of every held-out document, by its row.
 
-        pairs: near-duplicates, by their rows; never: documents that are for training. Raises UserError if there are
-        too few for testing, validation and training.
+        pairs: near-duplicates, by row; never: documents that are for training. Raises UserError if there are too few
+        documents for testing, validation and training.
         """
         if self._long < 2 or self._all < 3:
             raise UserError(
@@ -103,7 +103,7 @@ class HeldOut:
         return chosen
 
     def _groups(self, group_of: dict[int, int], never: set[int]) -> Iterator[list[Long]]:
-        """The groups that can be drawn, in the order of their last documents' hashes."""
+        """The groups that can be drawn, ordered by the hash of their last document."""
         sizes = Counter(group_of.values())
         there: dict[int, list[Long]] = {}
         excluded = {group_of.get(row, row) for row in never}
@@ -115,7 +115,7 @@ class HeldOut:
 
 
 def _united(pairs: Iterable[tuple[int, int]]) -> dict[int, int]:
-    """The lowest row of every document's group, for all documents in pairs; groups are what pairs connect."""
+    """The lowest row of each document's group, for all documents in pairs. A group is connected by pairs."""
     lowest: dict[int, int] = {}
 
     def find(row: int) -> int:
@@ -131,11 +131,9 @@ def _united(pairs: Iterable[tuple[int, int]]) -> dict[int, int]:
 
 
 def _counts(sizes: Sequence[tuple[int, int]], wanted: dict[str, int], reserve: int = 1) -> dict[str, int]:
-    """How many groups each split takes: as many as its numbers of documents and tokens allow, and at least one.
+    """How many groups each split takes: as many as its limits of documents and tokens allow, and at least one.
 
-    One is left for each split after it.
-
-    sizes: the documents and the tokens of each group.
+    One is left for each later split. sizes: the documents and tokens of each group.
     """
     counts = {}
     taken = 0
@@ -155,14 +153,14 @@ _PREFIX = 8  # bytes of a hash, which tell documents apart
 
 @dataclass(frozen=True)
 class Learning:
-    """The documents to learn from: the first `documents` of a source, without those that may be held out.
+    """The documents to train the tokenizer on: the first `documents` of a source, without those that may be held out.
 
-    A document's number of tokens is not known before there is a tokenizer. But a token of a byte-level BPE is at least
-    one byte, so a document that can be held out has at least `min_bytes` bytes. Half of these, those whose hashes are
-    below `bound`, are not learned from; held-out documents are drawn from this half.
+    Without a tokenizer, numbers of tokens are unknown. But a token of a byte-level BPE has at least one byte, so a
+    document that can be held out has at least `min_bytes` bytes. Half of these, with hashes below `bound`, are left
+    out; held-out documents are drawn from this half.
 
-    If the source's own column `split` names `heldout` documents (the beginnings of their hashes), they are not learned
-    from either. If it names the split of all documents, none has to be drawn.
+    Documents that the source's own column `split` holds out are left out too (`heldout`: the beginnings of their
+    hashes). If the column names the split of every document, none has to be drawn.
     """
 
     documents: int
@@ -202,7 +200,7 @@ class Learning:
         return cls(documents, min_bytes, bound, frozenset(heldout))
 
     def texts(self, source: Iterable[Document], progress: Callable[[int], None]) -> Iterator[str]:
-        """The texts to learn from. `progress` is called with the bytes of each document, learned from or not."""
+        """The texts to train on. `progress` is called with the bytes of each document, whether used or not."""
         for _, document in zip(range(self.documents), source, strict=False):
             content = document.text.encode()
             progress(len(content))

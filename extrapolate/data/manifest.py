@@ -1,4 +1,4 @@
-"""The manifest of a token store: its entries, and how it is read and checked."""
+"""The manifest of a token store: its entries, and reading and checking them."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -17,7 +17,7 @@ Shard = Annotated[str, Field(pattern=r"^[a-z]+-[0-9]{5,9}\.arrow$")]
 
 
 class Part(Section):
-    """A split: its Arrow files, and what they hold. `longest_document` leaves out the end-of-text token."""
+    """A split: its Arrow files and their counts. `longest_document` does not include the end-of-text token."""
 
     shards: list[Shard]
     documents: Count
@@ -27,7 +27,7 @@ class Part(Section):
 
 
 class Training(Part):
-    """The training split. Its last documents were written late: `late` has the place of each among all."""
+    """The training split. `late` has the places of the documents that were written last."""
 
     late: list[Count]
 
@@ -57,9 +57,9 @@ class Content(Section):
 
 
 class Near(Section):
-    """Pairs of near-duplicates of which at least one could be held out.
+    """Pairs of near-duplicates, at least one of which could be held out.
 
-    `apart`: how many pairs would be in two splits if they were not kept together.
+    `apart`: how many pairs would otherwise be in different splits.
     """
 
     pairs: Count
@@ -67,7 +67,7 @@ class Near(Section):
 
 
 class RoundTrip(Section):
-    """Held-out documents whose tokens were decoded. `changed`: how many gave another text."""
+    """Held-out documents whose tokens were decoded. `changed`: how many gave a different text."""
 
     documents: Count
     changed: Count
@@ -76,9 +76,9 @@ class RoundTrip(Section):
 class Manifest(Section):
     """Every entry of a manifest.
 
-    near_duplicates: None if none were looked for. split_column: whether the splits are those that the source's own
-    column names; None if it has no such column. source_content: see `Lasting.content`; None if the source cannot tell
-    whether it still holds the same text.
+    near_duplicates: None if not searched for. split_column: whether the splits are those of the source's own column;
+    None if it has no such column. source_content: see `Lasting.content`; None if
+    unknown.
     """
 
     format: int
@@ -110,9 +110,9 @@ class Manifest(Section):
 
 
 def read(path: Path) -> dict[str, Any]:
-    """A manifest with all its entries. Raises UserError if it is damaged, or in another format.
+    """Reads a manifest. Raises UserError if it is damaged, or in another format.
 
-    The files that it names are in its folder: no name has a path in it.
+    The files it names are in its folder, because names have no paths.
     """
     try:
         record = files.read_sealed(path)

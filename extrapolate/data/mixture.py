@@ -1,4 +1,4 @@
-"""Training windows: index arithmetic over the stream of training tokens, and windows of probes among them."""
+"""Training windows: index arithmetic over the stream of training tokens, with windows of probes mixed in."""
 
 from dataclasses import dataclass
 
@@ -13,12 +13,12 @@ from extrapolate.errors import UserError
 class TrainingWindows:
     """Windows of seq_len inputs and their next tokens, in a seeded order that changes every epoch.
 
-    Window w is tokens w L .. w L + L of the stream of documents joined by their end-of-text tokens, so every token
-    is a target once per epoch. The whole state of the data is one integer, the number of windows taken so far.
+    Window w is tokens w L .. w L + L of the documents joined by their end-of-text tokens, so every token is a target
+    once per epoch. The whole state of the data is one integer, the number of windows taken so far.
     """
 
     def __init__(self, split: Split, seq_len: int, seed: int) -> None:
-        """Raises UserError if the stream does not fill one window."""
+        """Raises UserError if the stream is shorter than a window."""
         self.split, self.seq_len, self.seed = split, seq_len, seed
         self.count = (split.n_tokens - 1) // seq_len
         if self.count < 1:
@@ -53,10 +53,9 @@ class Mixture:
 
     @classmethod
     def parse(cls, text: str) -> "Mixture":
-        """Reads `passkey=0.25,mqar:pairs=8=0.25`. A probe with several arguments takes parentheses.
+        """Reads `passkey=0.25,mqar:pairs=8=0.25`. A probe with several arguments needs parentheses.
 
-        Raises UserError if a share is missing or not above 0, they add up to more than 1, or a probe is
-        there twice.
+        Raises UserError if a share is missing or not above 0, they add up to more than 1, or a probe is repeated.
         """
         parts: dict[Probe, float] = {}
         for part in specs.split_outside_parentheses(text, ","):
@@ -85,26 +84,26 @@ class Mixture:
 
     @property
     def text(self) -> str:
-        """The same for every spelling of one mixture."""
+        """The normal form: equal for all spellings of a mixture."""
         return ",".join(
             f"{f'({probe.text})' if ',' in probe.text else probe.text}={share:.12g}" for probe, share in self.parts
         )
 
 
 class MixedWindows:
-    """Windows of text, of which probes take some places; the text keeps its own order and places in it.
+    """Windows of text, some of them replaced by probes; the others are the same as without probes.
 
-    Which windows are probes, and everything in them, follows from the seed and a window's number alone: the whole
-    state of the data is still one integer.
+    Which windows are probes, and their content, follow from the seed and the window's number, so the whole state of
+    the data is still one integer.
     """
 
     def __init__(self, text: TrainingWindows, mixture: Mixture, split: Split, vocabulary: Vocabulary) -> None:
-        """Raises UserError if a probe does not fit the windows or the vocabulary."""
+        """Raises UserError if a probe does not fit into the windows or the vocabulary."""
         self.text, self.split, self.vocabulary = text, split, vocabulary
         self.probes = [probe for probe, _ in mixture.parts]
         self.bounds = np.cumsum([share for _, share in mixture.parts])
         if self.bounds[-1] > 1 - 1e-9:
-            self.bounds[-1] = 1.0  # nothing is left for text, whatever the rounding
+            self.bounds[-1] = 1.0  # leaves nothing for text, despite rounding
         for probe in self.probes:
             probe.check(text.seq_len, vocabulary)
         check_text(split, text.seq_len)
@@ -112,7 +111,7 @@ class MixedWindows:
     def batch(self, first: int, size: int) -> tuple[np.ndarray, np.ndarray]:
         """Windows number first .. first+size-1: tokens, int64 [size, L + 1], and weights of targets, float32 [size, L].
 
-        A window's weights add up to 1: spread evenly over its answers, or over all targets if it is a window of text.
+        A window's weights add up to 1, spread evenly over the answers of a probe or the targets of a text.
         """
         length = self.text.seq_len
         tokens = np.empty((size, length + 1), np.int64)

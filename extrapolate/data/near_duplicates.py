@@ -1,8 +1,7 @@
-"""Which documents have much text in common, seen from the sketches of their passages (see `passages`).
+"""Finding documents that have much text in common, from the sketches of their passages (see `passages`).
 
-Two documents are near-duplicates if they have as much in common as a chapter, CHAPTER words; or if that is half
-of the shorter one and a tenth of the longer one. Passages that stand at more than COMMON places, such as a licence,
-count for no pair.
+Two documents are near-duplicates if they share a chapter, CHAPTER words, or half of the shorter and a tenth of the
+longer document. Passages that occur at more than COMMON places, such as a licence, do not count.
 """
 
 from collections.abc import Iterable
@@ -16,20 +15,20 @@ from extrapolate.data.passages import PASSAGE, SLOTS
 CHAPTER = 1000  # words
 HALF, TENTH = 0.5, 0.1  # of the words of the shorter document, and of the longer one
 COMMON = 20  # places
-ALIKE = SLOTS // 2  # equal slots of two sketches: about half of the shingles of both passages are the same
-_BAND = 2  # slots; two passages are compared if one of their bands is the same
+ALIKE = SLOTS // 2  # equal slots of two sketches: the passages share about half of their shingles
+_BAND = 2  # slots; two passages are compared if they share a band
 _AT_ONCE = 2**13  # passages
 
 
 class NearDuplicates(NamedTuple):
-    """`pairs` of documents, the lower row first; `common`: documents of which half are common passages."""
+    """`pairs` of documents, the lower row first; `common`: documents that consist by half of common passages."""
 
     pairs: set[tuple[int, int]]
     common: set[int]
 
 
 class _Found(NamedTuple):
-    """Passages that are alike: one of `mine`, and one of all, which has a number."""
+    """Pairs of similar passages: one of `mine`, and the number and content of one of all."""
 
     mine: np.ndarray
     number: np.ndarray
@@ -39,8 +38,8 @@ class _Found(NamedTuple):
 def find(passages: Records, rows: Iterable[int]) -> NearDuplicates:
     """The near-duplicates of some documents among all, from the passages of all.
 
-    Memory is for the passages of those documents alone: the file is read once for them, and once more for the others.
-    The order of the documents has no influence.
+    Only the passages of those documents are in memory: the file is read once for them, and again for the others. The
+    result does not depend on the order of documents.
     """
     wanted = np.array(sorted(rows), np.int64)
     of_all = passages.parts(_AT_ONCE)
@@ -62,9 +61,9 @@ def find(passages: Records, rows: Iterable[int]) -> NearDuplicates:
 
 
 def _alike(passages: Records, sketches: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """At how many places each sketch stands. Then what stands there: the sketch, the passage's number, the passage.
+    """The number of places where each sketch occurs; then for each place the sketch, the passage's number, the passage.
 
-    Of a sketch that stands at more than COMMON places not all of them are given.
+    If a sketch occurs at more than COMMON places, not all of them are returned.
     """
     bands = [(np.sort(keys), np.argsort(keys, kind="stable")) for keys in _bands(sketches)]
     places = np.zeros(len(sketches), np.int64)
@@ -92,7 +91,7 @@ def _bands(sketches: np.ndarray) -> list[np.ndarray]:
 
 
 def _joined(asked: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where a value of `asked` is one of the sorted `keys`: the places in both, for every such pair."""
+    """All pairs of places of equal values in `asked` and in the sorted `keys`."""
     first = np.searchsorted(keys, asked)
     there = np.flatnonzero(keys[np.minimum(first, len(keys) - 1)] == asked)
     first = first[there]
@@ -102,14 +101,14 @@ def _joined(asked: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def _pairs(found: _Found, member: np.ndarray) -> set[tuple[int, int]]:
-    """The documents that share enough. member: which passage of mine each one is."""
+    """The pairs of documents that share enough. member: the index of each passage of mine."""
     other = found.mine["row"] != found.passage["row"]
     mine, number, passage, member = found.mine[other], found.number[other], found.passage[other], member[other]
     pairs, pair = np.unique(np.stack([mine["row"], passage["row"]], 1), axis=0, return_inverse=True)
     pair = pair.reshape(-1)
 
     def words(numbers: np.ndarray, of: np.ndarray) -> np.ndarray:
-        """Of every pair, the words of the passages of one document that stand in the other, each counted once."""
+        """For every pair, the words of one document's passages that occur in the other, each counted once."""
         _, once = np.unique(np.stack([pair, numbers], 1), axis=0, return_index=True)
         return np.bincount(pair[once], of[once], minlength=len(pairs))
 

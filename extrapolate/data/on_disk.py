@@ -1,4 +1,4 @@
-"""What tokenising a source of any size must remember, on disk and in little memory."""
+"""State of tokenising that grows with the source, kept on disk instead of in memory."""
 
 import errno
 import os
@@ -12,7 +12,7 @@ CACHE_KIB = 64 * 1024
 
 
 class Seen:
-    """On-disk set of SHA-256 digests, for exact deduplication. The file is of no use once this process ends.
+    """An on-disk set of SHA-256 digests, for exact deduplication. The file is of no use once this process ends.
 
     Raises OSError if the disk is full or fails.
     """
@@ -20,20 +20,20 @@ class Seen:
     def __init__(self, path: Path) -> None:
         self._path = path
         path.unlink(missing_ok=True)
-        path.touch()  # its error says why, if there can be no file: the library's does not
+        path.touch()  # if this fails, the error says why, which the library's does not
         self._base = sqlite3.connect(path, isolation_level=None)
-        # A process that resumes makes it anew, so nothing has to be on the disk before its memory is needed.
+        # A resuming process starts a new file, so nothing has to be durable.
         for setting in ("journal_mode=OFF", "synchronous=OFF", "locking_mode=EXCLUSIVE", f"cache_size=-{CACHE_KIB}"):
             self._execute(f"PRAGMA {setting}")
         self._execute("CREATE TABLE seen (digest BLOB PRIMARY KEY) WITHOUT ROWID")
         self._execute("BEGIN")
 
     def add(self, digest: bytes) -> bool:
-        """Whether the digest is new. It is there from now on."""
+        """Adds a digest. Returns whether it is new."""
         return self._execute("INSERT OR IGNORE INTO seen VALUES (?)", digest) == 1
 
     def _execute(self, statement: str, *values: bytes) -> int:
-        """Returns how many rows it changed."""
+        """Returns the number of changed rows."""
         try:
             return self._base.execute(statement, values).rowcount
         except sqlite3.OperationalError as error:
@@ -47,7 +47,7 @@ class Seen:
 
 
 class Records:
-    """Array in a file that only grows: the first `count` records are there already. `dtype`: of a record."""
+    """An array of records in a file that only grows. `count`: how many are already there."""
 
     def __init__(self, path: Path, dtype: np.dtype, count: int) -> None:
         self.dtype, self.count, self._path = dtype, count, path
@@ -55,22 +55,22 @@ class Records:
         self._file.truncate(count * dtype.itemsize)
 
     def add(self, records: np.ndarray) -> None:
-        """Some more."""
+        """Appends records."""
         self._file.write(records.tobytes())
         self.count += len(records)
 
     def sync(self) -> None:
-        """They are on the disk."""
+        """Makes all records durable."""
         self._file.flush()
         os.fsync(self._file.fileno())
 
     def parts(self, at_once: int) -> Iterator[np.ndarray]:
-        """All of them in order, up to `at_once` at a time."""
+        """All records in order, up to `at_once` at a time."""
         self._file.flush()
         with self._path.open("rb") as file:
             while content := file.read(at_once * self.dtype.itemsize):
                 yield np.frombuffer(content, self.dtype)
 
     def close(self) -> None:
-        """Nothing more is added."""
+        """Closes the file."""
         self._file.close()

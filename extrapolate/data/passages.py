@@ -1,8 +1,8 @@
-"""The passages of a text, and a MinHash sketch of each: what two texts have in common is seen from these alone.
+"""The passages of a text and a MinHash sketch of each, which show how much two texts have in common.
 
-A text is cut into passages where its words say so, not after a fixed number of them: what was inserted before a passage
-does not move its ends. So a chapter that stands in another book has the same passages there, but for its first and
-last. MinHash (rensa) tells passages that are much alike from others: two editions differ in a few words.
+A text is cut into passages at certain words, not after a fixed number of them, so text inserted before a passage does
+not move its ends: a chapter has the same passages in another book, except for its first and last. MinHash (rensa)
+recognises passages that differ in a few words, as in two editions.
 """
 
 import re
@@ -10,17 +10,17 @@ import re
 import numpy as np
 import rensa
 
-WORDS = 5  # of a shingle: a run of words, which a passage is a set of
-MEAN, LEAST = 128, 32  # words of a passage, a power of 2; shorter ones than LEAST are left out
-SLOTS, SEED = 16, 1  # of a sketch
-# `row`: the document's place; `words`: of this passage; `total`: of all passages of its document.
+WORDS = 5  # in a shingle; a passage is a set of shingles
+MEAN, LEAST = 128, 32  # words of a passage, a power of 2; passages shorter than LEAST are left out
+SLOTS, SEED = 16, 1  # of sketches
+# `row`: the document's index; `words`: in this passage; `total`: in all passages of its document.
 PASSAGE = np.dtype([("row", "<i8"), ("words", "<u4"), ("total", "<u4"), ("sketch", "<u4", SLOTS)])
 
-# Changes with the way in which texts are cut and sketched: sketches made in two ways are not compared.
+# Changes if texts are cut or sketched differently: such sketches must not be compared.
 SKETCH = {"format": 1, "rensa": rensa.RMinHash.ALGORITHM_VERSION}
 
 _BLOCK = 2**16  # bytes at a time
-# Words are letters and digits, those of ASCII in lower case, and all that is not ASCII but punctuation: quotes, dashes.
+# Words consist of letters and digits (ASCII in lower case), and anything else outside ASCII but quotes and dashes.
 _LETTERS = bytes(byte if byte >= 0x80 or chr(byte).isalnum() else 0x20 for byte in bytes(range(256)).lower())
 _PUNCTUATION = {lead: re.compile(lead + rb"[\x80-\xbf]") for lead in (b"\xc2", b"\xe2\x80", b"\xe3\x80", b"\xef\xbc")}
 
@@ -38,7 +38,7 @@ _POWERS, _INVERSES = _powers(_BASE), _powers(_INVERSE)
 
 
 def passages(content: bytes) -> np.ndarray:
-    """The passages of a text, which is given as UTF-8, as PASSAGE; `row` is to be filled in."""
+    """The passages of a UTF-8 text, as PASSAGE, with `row` still to be filled in."""
     for lead, punctuation in _PUNCTUATION.items():
         if lead in content:
             content = punctuation.sub(b" ", content)
@@ -49,7 +49,7 @@ def passages(content: bytes) -> np.ndarray:
 
 
 def _of_block(content: bytes) -> np.ndarray:
-    """The passages of a piece of a text, whose words stand between spaces: PASSAGE [passages]."""
+    """The passages of a piece of text whose words are separated by spaces: PASSAGE [passages]."""
     shingles = _shingles(content)
     cuts = np.flatnonzero((shingles & np.uint64(MEAN - 1)) == 0)
     sizes = np.diff(np.r_[0, cuts, len(shingles)])
@@ -67,7 +67,7 @@ def _of_block(content: bytes) -> np.ndarray:
 def _shingles(content: bytes) -> np.ndarray:
     """A hash of every run of WORDS words, in order, uint64.
 
-    It is that of its letters, a polynomial modulo 2^64: the difference of two sums from the beginning of the content.
+    It is a polynomial of the letters modulo 2^64: the difference of two sums from the beginning of the content.
     """
     letters = np.frombuffer(b" " + content + b" ", np.uint8)
     spaces = letters == 0x20

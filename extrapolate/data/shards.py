@@ -1,4 +1,4 @@
-"""The Arrow files of a token store: written by document, and read only if they hold what was written."""
+"""The Arrow files of a token store: written by document, and checked when they are read."""
 
 import functools
 import hashlib
@@ -14,12 +14,12 @@ from extrapolate import files
 from extrapolate.errors import UserError
 
 AGAIN = "delete the store and tokenise again"
-# A file system's clock ticks every few milliseconds: two changes within a tick leave the same time.
+# File systems' clocks tick every few milliseconds, and two changes within a tick have the same time.
 _SETTLED_NS = 2 * 10**9
 
 
 def schema(dtype: str) -> pa.Schema:
-    """The columns of an Arrow file; dtype: `uint16` or `uint32`, that of the tokens."""
+    """The columns of an Arrow file. dtype: of the tokens, `uint16` or `uint32`."""
     tokens = pa.large_list({"uint16": pa.uint16(), "uint32": pa.uint32()}[dtype])
     return pa.schema([("id", pa.string()), ("bytes", pa.int64()), ("tokens", tokens)])
 
@@ -33,7 +33,7 @@ def sha256(path: Path) -> str:
 def check_content(path: Path, size: int, expected: str) -> None:
     """Raises UserError unless a file has this size in bytes and this SHA-256.
 
-    A process reads a file once for this, unless the file is changed: any change renews the time of the last one.
+    A process hashes a file only once, unless its time of change is different.
     """
     try:
         found = path.stat()
@@ -54,10 +54,9 @@ def _remembered(path: Path, size: int, changed_ns: int, device: int, inode: int)
 
 
 def read(path: Path, dtype: str, vocab_size: int, eos_id: int) -> list[pa.RecordBatch]:
-    """The documents of an Arrow file, memory-mapped, in the pieces in which they were written.
+    """The documents of an Arrow file, memory-mapped, in the batches in which they were written.
 
-    Raises UserError unless the file is whole, every token is an id below `vocab_size`, and every document ends in
-    `eos_id`.
+    Raises UserError if the file is damaged, a token is not below `vocab_size`, or a document does not end in `eos_id`.
     """
     files.check_regular(path)
     try:
@@ -86,14 +85,14 @@ def _holds_documents(batch: pa.RecordBatch, vocab_size: int, eos_id: int) -> boo
     return int(values.max(initial=0)) < vocab_size and bool((values[bounds[1:] - bounds[0] - 1] == eos_id).all())
 
 
-SHARD_TOKENS = 2**24  # in a file, unless a single document has more
+SHARD_TOKENS = 2**24  # the most in a file, unless a single document has more
 BATCH_TOKENS = 2**20  # in a record batch
 
 
 class Shards:
     """Writes the documents of one split into files `NAME-00000.arrow`, and counts them.
 
-    names: the files that are there already; part: what they hold, as the manifest says it.
+    names: the files already written; part: their counts, as in the manifest.
     """
 
     def __init__(self, folder: Path, name: str, dtype: str, names: list[str], part: dict[str, int]) -> None:
@@ -104,7 +103,7 @@ class Shards:
         self._pending = self._in_file = 0  # tokens
 
     def add(self, document_id: str, size: int, tokens: bytes) -> None:
-        """One document: its id, its size in bytes, and its tokens as bytes of their type, with the end of text."""
+        """Adds a document: its id, its size in bytes, and its tokens with the end of text, as bytes of their type."""
         count = len(tokens) // self._dtype.itemsize
         if self._in_file + count > SHARD_TOKENS:
             self.end_file()
@@ -120,7 +119,7 @@ class Shards:
             self._write()
 
     def end_file(self) -> None:
-        """What comes next goes into another file; this one is on the disk."""
+        """Finishes the current file and makes it durable; the next document starts another."""
         self._write()
         if self._writer is not None:
             self._writer.close()
@@ -146,5 +145,5 @@ EMPTY = {"documents": 0, "tokens": 0, "bytes": 0, "longest_document": 0}
 
 
 def content(path: Path) -> dict[str, Any]:
-    """What a file holds, as the manifest says it."""
+    """A file's size and hash, as in the manifest."""
     return {"bytes": path.stat().st_size, "sha256": sha256(path)}

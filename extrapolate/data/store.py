@@ -1,8 +1,8 @@
 """The token store: tokenised documents in Arrow files, read memory-mapped and without copies.
 
 A store is a folder of `train-*.arrow`, `validation-*.arrow` and `test-*.arrow` (one row per document: id, bytes,
-tokens, each document ending in its end-of-text token), `tokenizer.json` and `manifest.json`, which has the hashes of
-all others and of itself. A file is checked when what it holds is first asked for.
+tokens, each document ending in its end-of-text token), `tokenizer.json`, and `manifest.json` with the hashes of all
+files and of itself. A file is checked when it is first read.
 """
 
 import functools
@@ -24,7 +24,7 @@ from extrapolate.data import tokenizer as tokenizers
 from extrapolate.data.manifest import SPLITS, TOKENIZER
 from extrapolate.errors import UserError
 
-# The share of the long documents that is for testing and for validation, and the most documents and tokens of each.
+# For testing and for validation: the share of the long documents, and the most documents and tokens.
 HELDOUT = {"test": (0.25, 256, 8_000_000), "validation": (0.05, 64, 2_000_000)}
 
 _NONE = np.zeros(0, np.int64)
@@ -33,12 +33,11 @@ _NONE = np.zeros(0, np.int64)
 class Split:
     """The documents of one split, as one stream of tokens and as single documents.
 
-    `ids` and `bytes` have one entry per document; `offsets`, int64 [documents + 1], are the places in the stream. D:
-    documents.
+    `ids` and `bytes` have one entry per document; `offsets`, int64 [D + 1], are the documents' bounds in the stream.
     """
 
     def __init__(self, name: str, batches: Iterable[pa.RecordBatch], late: Sequence[int] = ()) -> None:
-        """late: the places of the last documents of the batches, which lie among the others."""
+        """late: where the last documents of the batches belong among the others."""
         self.name = name
         self._ids: list[pa.Array] = []
         sizes, counts, written = [_NONE], [_NONE], list[np.ndarray]()
@@ -86,7 +85,7 @@ class Split:
 
 
 def _in_order(documents: int, late: Sequence[int]) -> np.ndarray:
-    """Which of the documents, as they were written, is at each place, int64 [D]. The last ones are at places `late`."""
+    """The index of the written document at each place, int64 [D]. The last written ones are at the places `late`."""
     is_late_D = np.zeros(documents, bool)
     is_late_D[np.array(late, np.int64)] = True
     order_D = np.empty(documents, np.int64)
@@ -96,7 +95,7 @@ def _in_order(documents: int, late: Sequence[int]) -> np.ndarray:
 
 
 def _runs(pieces: list[np.ndarray], count_D: np.ndarray, order_D: np.ndarray) -> Iterator[np.ndarray]:
-    """The tokens of documents in this order: views of the pieces, each of documents that follow each other in one."""
+    """The documents' tokens in this order, as views of the pieces, each over documents that are adjacent in one."""
     start_D = np.concatenate([[0], np.cumsum(count_D)])
     piece_starts = np.cumsum([0, *map(len, pieces)])
     piece_D = np.searchsorted(piece_starts, start_D[:-1], side="right") - 1
@@ -123,12 +122,12 @@ class Store:
 
     @property
     def corpus_hash(self) -> str:
-        """Identifies tokens, splits and tokenizer: results are comparable only if it is the same."""
+        """Identifies tokens, splits and tokenizer: results are comparable only if it is equal."""
         return self.manifest["corpus_hash"]
 
     @property
     def lossless(self) -> bool:
-        """Whether decoding gives the text back, so that tokens stand for its bytes."""
+        """Whether decoding restores the text, so that tokens can be counted in bytes."""
         return not self.manifest["round_trip"]["changed"]
 
     @property
@@ -145,7 +144,7 @@ class Store:
         return tokenizer
 
     def tokenizer_json(self) -> bytes:
-        """The file of that tokenizer. Raises UserError if it is damaged."""
+        """The content of the tokenizer's file. Raises UserError if it is damaged."""
         self._check([TOKENIZER])
         files.check_regular(self.path / TOKENIZER)
         return files.read_bytes(self.path / TOKENIZER)
@@ -172,12 +171,12 @@ class Store:
         raise UserError(f"{self.path} is damaged: its {name} shards do not hold what its manifest says; {shards.AGAIN}")
 
     def _check(self, names: Sequence[str]) -> None:
-        """Raises UserError if a file is not as it was written."""
+        """Raises UserError if a file has changed since it was written."""
         written = self.manifest["files"]
 
         def check(name: str) -> None:
             shards.check_content(self.path / name, written[name]["bytes"], written[name]["sha256"])
 
-        # Threads share the work: hashing lets others run meanwhile.
+        # Hashing releases the interpreter lock, so threads share the work.
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             list(pool.map(check, names))

@@ -1,4 +1,4 @@
-"""Byte-level BPE, trained or loaded, and what the token store needs to know of a tokenizer."""
+"""Byte-level BPE tokenizers, trained or loaded, and what the token store needs to know about them."""
 
 import json
 import re
@@ -12,6 +12,7 @@ import numpy as np
 from tokenizers import AddedToken, Encoding, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from extrapolate import files
+from extrapolate.data.documents import first
 from extrapolate.errors import UserError
 from extrapolate.machine.children import Child, reply, tokenizing
 
@@ -19,23 +20,17 @@ EOS = "<eos>"
 _KNOWN_EOS = (EOS, "</s>", "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>")
 _KNOWN_BOS = ("<s>", "<bos>", "<|begin_of_text|>", "<|startoftext|>")
 SMALLEST_VOCAB = 257  # 256 bytes and <eos>
-LARGEST_VOCAB = 2**24  # a model, and what is known of tokens, have a row for every id
+LARGEST_VOCAB = 2**24  # models and tables of tokens have a row for every id
 TRAINING_CHARACTERS = 100_000_000  # more text than this no longer changes a small BPE
-SMALL_CHARACTERS = 2_000_000  # learned from within a second or two
-BLOCK_CHARACTERS = 2**16  # of text at a time: the library holds hundreds of them
+SMALL_CHARACTERS = 2_000_000  # training on this takes a second or two
+BLOCK_CHARACTERS = 2**16  # of text at a time: the library holds hundreds of blocks
 
 
 def learn_bpe(texts: Iterable[str], vocab_size: int, workers: int) -> Tokenizer:
-    """`train_bpe`, for much text in a process of its own with `workers` threads, so that Ctrl-C ends it at once."""
+    """Like `train_bpe`, but trains on long text in a process with `workers` threads, which Ctrl-C ends at once."""
     texts = _first_characters(texts, TRAINING_CHARACTERS)
-    held: list[str] = []
-    characters = 0
-    for text in texts:
-        held.append(text)
-        characters += len(text)
-        if characters >= SMALL_CHARACTERS:
-            break
-    else:
+    held, more = first(texts, SMALL_CHARACTERS, len)
+    if not more:
         return train_bpe(held, vocab_size)
     with Child(serve_training, "a process that learns a vocabulary", tokenizing(workers)) as child:
         child.send(vocab_size)
@@ -46,7 +41,7 @@ def learn_bpe(texts: Iterable[str], vocab_size: int, workers: int) -> Tokenizer:
 
 
 def serve_training(connection: Connection) -> None:
-    """What that process does: it gets the size and texts up to None, and answers with the tokenizer as JSON."""
+    """The training process: receives the size and texts up to None, and replies with the tokenizer as JSON."""
     vocab_size = connection.recv()
     reply(connection, train_bpe(iter(connection.recv, None), vocab_size).to_str())
 
@@ -54,9 +49,9 @@ def serve_training(connection: Connection) -> None:
 def train_bpe(texts: Iterable[str], vocab_size: int) -> Tokenizer:
     """A byte-level BPE of exactly `vocab_size` tokens, `<eos>` included, from the first 100 M characters.
 
-    Words of more than 500 characters, such as text without spaces, are cut: no token goes beyond a cut in all of them.
+    Words of more than 500 characters, such as text without spaces, are cut, and no token crosses a cut.
 
-    Raises UserError if the size is out of range, or there is too little text for that many tokens.
+    Raises UserError if the size is out of range, or there is too little text for it.
     """
     if not SMALLEST_VOCAB <= vocab_size <= LARGEST_VOCAB:
         raise UserError(
@@ -84,18 +79,18 @@ def train_bpe(texts: Iterable[str], vocab_size: int) -> Tokenizer:
 
 def _first_characters(texts: Iterable[str], limit: int) -> Iterator[str]:
     for text in texts:
-        for block in blocks(text[:limit], BLOCK_CHARACTERS):  # the words to learn from are the same,
-            yield from without_long_words(block)  # but for long ones: learning takes time quadratic in the longest
+        for block in blocks(text[:limit], BLOCK_CHARACTERS):  # leaves words as they are
+            yield from without_long_words(block)  # because training time is quadratic in the longest word
         limit -= len(text)
         if limit <= 0:
             return
 
 
 def load(spec: str) -> Tokenizer:
-    """A tokenizer from a `tokenizer.json`, or as `hf:NAME` from the Hugging Face Hub or a local folder of that name.
+    """Loads a tokenizer: a `tokenizer.json`, or `hf:NAME` from the Hugging Face Hub or a local folder of that name.
 
-    `<eos>` is added if the tokenizer has no end-of-text token, and no others are added to a text. Raises UserError if
-    it cannot be read, or has dropout.
+    `<eos>` is added to the vocabulary if there is no end-of-text token. Truncation, padding and post-processing are
+    turned off. Raises UserError if the tokenizer cannot be read, or has dropout.
     """
     name = spec.removeprefix("hf:")
     with _unreadable(f"the tokenizer {spec} cannot be read"):
@@ -108,37 +103,37 @@ def load(spec: str) -> Tokenizer:
         _check_ids(tokenizer)
     if getattr(tokenizer.model, "dropout", None):
         raise UserError(f"the tokenizer {spec} has dropout, so a text's tokens differ each time: set it to null")
-    # Texts are whole, and nothing is added to them; an exported model's tokenizer must do as training did.
+    # Neither cut texts nor add to them. An exported model's tokenizer must work as in training.
     tokenizer.no_truncation()
     tokenizer.no_padding()
     tokenizer.post_processor = None
     if eos_id(tokenizer) is None:
         taken = set(tokenizer.get_vocab().values())
         tokenizer.add_special_tokens([AddedToken(EOS, special=True)])
-        if eos_id(tokenizer) in taken:  # the library numbers by count, so ids with gaps collide
+        if eos_id(tokenizer) in taken:  # the library uses the count as the new id, which collides if ids have gaps
             raise UserError(f"the tokenizer {spec} has no end-of-text token, and gaps in its ids: add one to it")
     return tokenizer
 
 
 def encode(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Encoding]:
-    """Texts as tokens, no token added. Raises UserError if the tokenizer fails on them."""
+    """Encodes texts without adding tokens. Raises UserError if the tokenizer fails on them."""
     with _unreadable("the tokenizer cannot encode the text"):
         return tokenizer.encode_batch_fast(texts, add_special_tokens=False)
 
 
 def decode(tokenizer: Tokenizer, tokens: Sequence[int]) -> str:
-    """The text that tokens spell, special ones included. Raises UserError if the tokenizer fails on them."""
+    """Decodes tokens, special ones included. Raises UserError if the tokenizer fails on them."""
     with _unreadable("the tokenizer cannot decode its tokens"):
         return tokenizer.decode(tokens, skip_special_tokens=False)
 
 
 def eos_id(tokenizer: Tokenizer) -> int | None:
-    """The id of the end-of-text token, or None if there is none by any of its usual names."""
+    """The id of the end-of-text token; None if there is none with a usual name."""
     return _first_known(tokenizer, _KNOWN_EOS)
 
 
 def bos_id(tokenizer: Tokenizer) -> int | None:
-    """The id of the beginning-of-text token, or None if there is none by any of its usual names."""
+    """The id of the beginning-of-text token; None if there is none with a usual name."""
     return _first_known(tokenizer, _KNOWN_BOS)
 
 
@@ -148,10 +143,10 @@ def _first_known(tokenizer: Tokenizer, names: Sequence[str]) -> int | None:
 
 
 def token_bytes(tokenizer: Tokenizer) -> np.ndarray | None:
-    """The number of bytes of text that each token stands for, int64 [V]; None if tokens are not bytes.
+    """The number of bytes of text in each token, int64 [V]; None if tokens do not consist of bytes.
 
-    In a byte-level tokenizer every character of a token's name is one byte, unless the text is changed before it
-    is split: by a normalizer, or a space put in front.
+    In a byte-level tokenizer, every character of a token's name is one byte, unless the text is changed before it
+    is split, by a normalizer or an added space.
     """
     settings = json.loads(tokenizer.to_str())
     splitter = json.dumps(settings.get("pre_tokenizer"))
@@ -163,15 +158,15 @@ def token_bytes(tokenizer: Tokenizer) -> np.ndarray | None:
     for name, token in vocabulary.items():
         lengths[token] = len(name)
     for token in settings.get("added_tokens", []):
-        if not token["special"]:  # its name is text, not bytes spelt as characters
+        if not token["special"]:  # its name is plain text
             lengths[token["id"]] = len(token["content"].encode())
-    if (eos := eos_id(tokenizer)) is not None:  # other special tokens occur only where text spells them
+    if (eos := eos_id(tokenizer)) is not None:  # other special tokens occur only if the text spells them
         lengths[eos] = 0
     return lengths
 
 
 def read(path: Path) -> Tokenizer:
-    """The tokenizer of a store or run. Raises UserError if the file is damaged."""
+    """Reads the tokenizer of a store or run. Raises UserError if the file is damaged."""
     files.check_regular(path)
     with _unreadable(f"{path} is damaged"):
         tokenizer = Tokenizer.from_file(str(path))
@@ -180,7 +175,7 @@ def read(path: Path) -> Tokenizer:
 
 
 def _check_ids(tokenizer: Tokenizer) -> None:
-    """Raises ValueError if there are no tokens, or an id is larger than a table of all ids can be."""
+    """Raises ValueError if there are no tokens, or an id is LARGEST_VOCAB or more."""
     ids = tokenizer.get_vocab().values()
     if not ids:
         raise ValueError("it has no tokens")
@@ -190,7 +185,7 @@ def _check_ids(tokenizer: Tokenizer) -> None:
 
 @contextmanager
 def _unreadable(what: str) -> Iterator[None]:
-    """Whatever the library raises for a file becomes a UserError: it has no type of its own for it."""
+    """Turns any exception of the library into a UserError, because it has no type of its own for bad files."""
     try:
         with _panics(what):
             yield
@@ -202,7 +197,7 @@ def _unreadable(what: str) -> Iterator[None]:
 
 @contextmanager
 def _panics(what: str) -> Iterator[None]:
-    """A panic in the library's own language, which is no Exception, becomes a UserError."""
+    """Turns a panic of the library, which is not an Exception, into a UserError."""
     try:
         yield
     except BaseException as error:
@@ -211,7 +206,7 @@ def _panics(what: str) -> Iterator[None]:
         raise UserError(f"{what}: the tokenizers library failed: {error}") from error
 
 
-# What the regular expressions of tokenizers take for white space, which is less than Python does.
+# White space in the regular expressions of tokenizers, which is less than in Python.
 _SPACE = r"\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 _WORD = re.compile(rf" ?[^{_SPACE}]+|[{_SPACE}]+(?![^{_SPACE}])|[{_SPACE}]")
 _LONG = 500  # characters
@@ -220,15 +215,15 @@ _BETWEEN = re.compile(rf"(?<=[^{_SPACE}])[{_SPACE}]")
 
 
 def words(text: str) -> list[str]:
-    """The words of a text, each with the space before it; joined they are the text.
+    """Splits a text into words, each with the space before it.
 
-    It is the pattern of GPT-2's pre-tokenizer, whose letters, numbers and other signs are not told apart.
+    The pattern is that of GPT-2's pre-tokenizer without its distinction of letters, numbers and other signs.
     """
     return _WORD.findall(text)
 
 
 def blocks(text: str, characters: int) -> Iterator[str]:
-    """Splits a text into pieces of about `characters` characters, each of which begins at white space."""
+    """Splits a text into pieces of about `characters` characters, each beginning with white space."""
     start = 0
     while (found := _BETWEEN.search(text, start + characters)) is not None:
         yield text[start : found.start()]
@@ -237,9 +232,9 @@ def blocks(text: str, characters: int) -> Iterator[str]:
 
 
 def without_long_words(text: str) -> Iterator[str]:
-    """Pieces of a text, cut within long words, so that none has a word of more than 2 _LONG characters.
+    """Cuts long words, so that no piece has a word of more than 2 _LONG characters.
 
-    Words of up to _LONG characters are never cut. Longer runs of white space are words too.
+    Words of up to _LONG characters are never cut. A run of white space counts as a word.
     """
     start = 0
     for end in range(_LONG, len(text) + 1, _LONG):

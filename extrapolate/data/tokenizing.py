@@ -1,8 +1,8 @@
-"""Texts as tokens, on every core.
+"""Tokenising texts on all cores.
 
-A process encodes a text word by word, and remembers the tokens of every word: most of a text are words that were there
-before. That gives the same tokens as the whole text does if the tokenizer splits text at least as finely, which
-`splits_into_words` tells. Other tokenizers encode whole documents.
+A process encodes a text word by word and caches the tokens of every word, because most words repeat. The tokens are the
+same as those of the whole text if the tokenizer splits text at least as finely: see `splits_into_words`. Other
+tokenizers encode whole documents.
 """
 
 import hashlib
@@ -19,22 +19,22 @@ from queue import SimpleQueue
 from tokenizers import Tokenizer
 
 from extrapolate.data import tokenizer as tokenizers
-from extrapolate.data.documents import Document
+from extrapolate.data.documents import Document, first
 from extrapolate.data.passages import passages
 from extrapolate.data.tokenizer import blocks, words
 from extrapolate.errors import UserError
 from extrapolate.machine.children import Child, reply, tokenizing
 
-SMALL_CHARACTERS = 4_000_000  # starting processes takes longer than to encode this
+SMALL_CHARACTERS = 4_000_000  # encoding this takes less time than starting processes
 WORDS_KEPT = 2**20  # in all processes together, about 200 MB
 LONGEST_KEPT = 32  # characters of a word
-BLOCK_CHARACTERS = 2**20  # of which the words are listed at a time
+BLOCK_CHARACTERS = 2**20  # split into words at a time
 
 
 def splits_into_words(tokenizer: Tokenizer) -> bool:
-    """Whether a text's tokens are those of its words: so with byte-level BPE of GPT-2's kind, such as this tool trains.
+    """Whether a text's tokens are those of its words, as with the byte-level BPE of GPT-2 and of this package.
 
-    It cuts text before anything else, by a pattern that never goes beyond a word, and adds nothing.
+    Such a tokenizer first cuts text by a pattern that never crosses words, and adds nothing.
     """
     settings = json.loads(tokenizer.to_str())
     splitter, model = settings["pre_tokenizer"] or {}, settings["model"]
@@ -50,10 +50,10 @@ def splits_into_words(tokenizer: Tokenizer) -> bool:
 
 
 class Encoder:
-    """Calling it gives a text's tokens and the end-of-text token, as bytes of uint16 or uint32."""
+    """Encodes a text: its tokens and the end-of-text token, as bytes of uint16 or uint32."""
 
     def __init__(self, tokenizer: Tokenizer, dtype: str, words_kept: int = WORDS_KEPT) -> None:
-        tokenizer.encode_special_tokens = True  # a document that spells out a special token is text like any other
+        tokenizer.encode_special_tokens = True  # if a document spells a special token, it is plain text
         self._tokenizer, self._code = tokenizer, {"uint16": "H", "uint32": "I"}[dtype]
         eos = tokenizers.eos_id(tokenizer)
         assert eos is not None
@@ -80,7 +80,7 @@ class Encoder:
 
 
 class _Words(dict[str, bytes]):
-    """The tokens of words. Beyond `most` words, those are dropped that were not used recently."""
+    """A cache of the tokens of words, which keeps the `most` words used most recently."""
 
     def __init__(self, encode: Callable[[str], bytes], most: int) -> None:
         self._encode, self._half, self._before = encode, most // 2, dict[str, bytes]()
@@ -99,7 +99,7 @@ class _Words(dict[str, bytes]):
 
 @dataclass(frozen=True)
 class Encoded:
-    """What the store keeps of a text: the SHA-256 and the size of its UTF-8, its tokens, and its passages, as bytes."""
+    """What the store keeps of a text: the SHA-256 and size of its UTF-8, and its tokens and passages, as bytes."""
 
     digest: bytes
     size: int
@@ -108,7 +108,7 @@ class Encoded:
 
     @classmethod
     def of(cls, text: str, encoder: Encoder, sketched: bool) -> "Encoded":
-        """sketched: with its passages. Raises UserError if the tokenizer fails on the text."""
+        """Encodes a text, with its passages if `sketched`. Raises UserError if the tokenizer fails on it."""
         content = text.encode()
         found = passages(content).tobytes() if sketched else b""
         return cls(hashlib.sha256(content).digest(), len(content), encoder(text), found)
@@ -117,30 +117,23 @@ class Encoded:
 def encoded(
     batches: Iterable[list[Document]], tokenizer: Tokenizer, dtype: str, workers: int, sketched: bool = False
 ) -> Generator[tuple[Document, Encoded], None, None]:
-    """Every document of every batch with its tokens, in order; of the batches a few are in memory at a time.
+    """Encodes every document of every batch, in order, with a few batches in memory at a time.
 
-    `workers` is how many processes encode; `sketched`: the passages of every text are found too. A source of few
-    characters is encoded by this process alone. Raises UserError if the tokenizer fails on a text, RuntimeError
-    if a process is killed.
+    workers: the number of processes; a small source is encoded in this process. sketched: whether to find the passages
+    of every text. Raises UserError if the tokenizer fails on a text, RuntimeError if a process is killed.
     """
     batches = iter(batches)
-    first: list[list[Document]] = []
-    characters = 0
-    for batch in batches:
-        first.append(batch)
-        characters += sum(len(document.text) for document in batch)
-        if characters >= SMALL_CHARACTERS:
-            break
-    else:
+    held, more = first(batches, SMALL_CHARACTERS, lambda batch: sum(len(document.text) for document in batch))
+    if not more:
         encoder = Encoder(tokenizer, dtype)
-        yield from ((document, Encoded.of(document.text, encoder, sketched)) for batch in first for document in batch)
+        yield from ((document, Encoded.of(document.text, encoder, sketched)) for batch in held for document in batch)
         return
     with _Workers(tokenizer, dtype, workers, sketched) as pool:
-        yield from pool.encoded(chain(first, batches))
+        yield from pool.encoded(chain(held, batches))
 
 
 class _Workers:
-    """Processes that encode. Each has a thread here, which gives it a batch and waits for the tokens."""
+    """Encoding processes. Each has a thread here that sends it batches and waits for the tokens."""
 
     def __init__(self, tokenizer: Tokenizer, dtype: str, workers: int, sketched: bool) -> None:
         self._children: list[Child] = []
@@ -161,7 +154,7 @@ class _Workers:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for child in self._children:  # a thread that waits for one sees its end
+        for child in self._children:  # which ends the wait of its thread
             child.kill()
         self._threads.shutdown(cancel_futures=True)
         for child in self._children:
@@ -180,10 +173,9 @@ class _Workers:
         child = self._idle.get()
         try:
             child.send([document.text for document in batch])
-            found: list[Encoded] = child.receive()
+            return child.receive()
         finally:
             self._idle.put(child)
-        return found
 
 
 def _done(batch: list[Document], future: Future[list[Encoded]]) -> Iterator[tuple[Document, Encoded]]:
@@ -191,7 +183,7 @@ def _done(batch: list[Document], future: Future[list[Encoded]]) -> Iterator[tupl
 
 
 def serve(connection: Connection) -> None:
-    """What an encoding process does: it gets a tokenizer, then batches of texts, and answers each with their tokens."""
+    """The encoding process: receives a tokenizer, then batches of texts, and replies with the tokens of each."""
     settings, dtype, words_kept, sketched = connection.recv()
     encoder = Encoder(Tokenizer.from_str(settings), dtype, words_kept)
     while True:

@@ -1,4 +1,4 @@
-"""Every encoding, one file each. Every file in this folder is imported, which registers it."""
+"""Encodings, one file each. Modules of this folder are found, and register their encoding."""
 
 import importlib
 import pkgutil

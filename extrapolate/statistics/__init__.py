@@ -1,1 +1,1 @@
-"""How sure a difference is: rows of evaluated runs in, intervals, comparisons and ranks out."""
+"""How certain differences are: intervals, comparisons and ranks from the rows of evaluated runs."""

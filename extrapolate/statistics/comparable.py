@@ -1,4 +1,4 @@
-"""Which rows may be compared, and what their models are called beside one another."""
+"""Selecting rows that may be compared, and giving their models distinct names."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -7,36 +7,35 @@ import pandas as pd
 
 from extrapolate.errors import UserError
 
-FACTORS = (1e-9, 1e9)  # what a length can be of another
-# What all rows of one table must share.
+FACTORS = (1e-9, 1e9)  # valid ratios of lengths
+# Columns in which all rows of a table must agree.
 COMPARABLE = ("corpus_hash", "seq_len", "precision", "split")
-MOST_VALUES = 4  # of a column that a warning lists
+MOST_VALUES = 4  # values of a column that a warning lists
 IDENTITY = ["model", "seed", "run", "config_hash"]
-# What tells models of one encoding apart by their size, and how their names say it.
+# Columns that tell models of one encoding apart by size, and how to write them in names.
 SIZES = {"preset": "{}", "layers": "{:g} layers", "parameters": "{:,.0f} parameters"}
 
 
 def frame_of(evals: list[dict[str, Any]]) -> pd.DataFrame:
-    """Rows of `evals.parquet` as a frame in which a number that is missing does not change its column's type."""
+    """Rows of `evals.parquet` as a frame, with column types that allow missing numbers."""
     return pd.DataFrame(evals).astype({"loss": float, "training_seconds": float, "tokens": "Int64", "seed": "Int64"})
 
 
 def comparable(evals: pd.DataFrame, only: Mapping[str, Any]) -> pd.DataFrame:
-    """The rows of the runs' last checkpoints, restricted to `only`. Raises UserError as `of_all_checkpoints` does."""
+    """The rows of the runs' last checkpoints, restricted to `only`. Raises UserError as `restricted` does."""
     return last_checkpoints(of_all_checkpoints(evals, only))
 
 
 def of_all_checkpoints(evals: pd.DataFrame, only: Mapping[str, Any]) -> pd.DataFrame:
-    """As `restricted`, of one table."""
+    """Like `restricted`, for one table."""
     return restricted([evals], only)[0]
 
 
 def restricted(tables: Sequence[pd.DataFrame], only: Mapping[str, Any]) -> list[pd.DataFrame]:
-    """The rows of each table restricted to `only`, also of checkpoints along the way; sizes are in the names of models
-    that several share.
+    """The rows of each table restricted to `only`, for all checkpoints. A name that several models share gets sizes.
 
-    Raises UserError if rows differ in corpus, training length or split, those of one table in precision, no table has
-    rows left, or a factor is no length.
+    Raises UserError if rows differ in corpus, training length or split, rows of one table differ in precision, a
+    restriction leaves no rows, or a factor is out of range.
     """
     for rows in tables:
         if len(wrong := rows["factor"][~rows["factor"].between(*FACTORS)]):
@@ -64,8 +63,7 @@ def last_checkpoints(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def told_apart(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows, with sizes in the names of models if one name stands for several, `RoPE, 2 layers`, and as
-    `extensions_told_apart`."""
+    """The rows, with sizes in names that several models share, `RoPE, 2 layers`, and `extensions_told_apart`."""
     named: list[str] = []
     for column in SIZES:
         several = rows.groupby(["model", *named], dropna=False)["config_hash"].nunique() > 1
@@ -79,22 +77,23 @@ def told_apart(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def extensions_told_apart(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows, with the extension's text in the names of models, `RoPE + Half (v2.py:Half)`, if one name stands for
-    several: classes of several files may have one `display`."""
+    """The rows, with the extension in names that several share, `RoPE + Half (v2.py:Half)`.
+
+    Classes from different files may have the same `display`.
+    """
     several = rows.groupby("model")["extension"].transform("nunique") > 1
     return rows.assign(model=rows["model"].where(~several, rows["model"] + " (" + rows["extension"] + ")"))
 
 
 def named_by_run(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows of what was just evaluated, each run a model of its own: `run, RoPE`, also with its step and precision
-    if there are several."""
+    """The rows with each run as a model of its own, `run, RoPE`, and with step and precision if there are several."""
     named = extensions_told_apart(rows)
     several = [column for column in ("step", "precision") if rows[column].nunique() > 1]
     return named.assign(model=named[["run", *several, "model"]].astype(str).agg(", ".join, axis=1))
 
 
 def unequal_training(rows: pd.DataFrame) -> list[str]:
-    """A warning if models differ in more than their names tell: what is compared is then not the encoding alone."""
+    """A warning if models differ in more than their encodings."""
     if rows["setting_hash"].nunique() <= 1:
         return []
     told = (
@@ -111,7 +110,7 @@ def unequal_training(rows: pd.DataFrame) -> list[str]:
 
 
 def of_other_text(rows: pd.DataFrame) -> list[str]:
-    """A warning if models learned from another text than the one that is scored."""
+    """A warning if models were trained on other text than is scored."""
     other = rows[rows["training_corpus"].notna() & (rows["training_corpus"] != rows["corpus_hash"])]
     if other.empty:
         return []
@@ -122,16 +121,16 @@ def of_other_text(rows: pd.DataFrame) -> list[str]:
 
 
 def values_of(rows: pd.DataFrame, column: str, text: Callable[[Any], str] = str) -> list[str]:
-    """A column's values as text, each once, in order; at the end, unknown, where an imported checkpoint has none."""
+    """A column's distinct values as text, in order, then `unknown` if an imported checkpoint has none."""
     known = sorted(set(rows[column].dropna().tolist()))
     unknown = rows.loc[rows["imported"].notna(), column].isna().any()
     return [*map(text, known), *(["unknown"] if unknown else [])]
 
 
 def same_targets(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Of one protocol's rows those that score one set of targets: the one with most runs, then the newest.
+    """The rows of one protocol on one set of targets: the set with most runs, then the newest.
 
-    Returns them and warnings that say which rows were left out.
+    Also returns warnings about the rows that were left out.
     """
     sets = rows.groupby("targets_hash").agg(
         runs=("run", "nunique"), factors=("factor", "nunique"), newest=("evaluated_at", "max")
@@ -152,7 +151,7 @@ def same_targets(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
 
 def not_evaluated(rows: pd.DataFrame, column: str, every: pd.DataFrame) -> list[str]:
-    """A warning for each protocol, or probe, of the column by which some of the models of `every` were not evaluated.
+    """A warning for each value of `column`, a protocol or probe, with which some models of `every` were not evaluated.
 
     Models are identified by their settings, because a name may include the model's size in only one of two tables.
     """
@@ -166,21 +165,21 @@ def not_evaluated(rows: pd.DataFrame, column: str, every: pd.DataFrame) -> list[
 
 
 def newest_of_most(rows: pd.DataFrame, place: list[str]) -> "pd.Series[bool]":
-    """Which rows are on one set of targets at each place: of several sets that with most runs, then the newest."""
+    """Selects one set of targets at each place: the one with most runs, then the newest."""
     sets = rows.groupby([*place, "targets_hash"]).agg(runs=("run", "nunique"), newest=("evaluated_at", "max"))
     best = sets.sort_values(["runs", "newest"]).reset_index().groupby(place)["targets_hash"].last()
     return rows["targets_hash"] == best.loc[list(rows[place].itertuples(index=False, name=None))].to_numpy()
 
 
 def strict_mean(losses: "pd.Series[float]") -> float:
-    """The mean, missing if any value is: an encoding that does not reach a length has no mean there."""
+    """The mean; missing if any value is, because an encoding that ends before a length has no mean there."""
     return float(losses.mean(skipna=False))
 
 
 def check_replicates(rows: pd.DataFrame) -> None:
-    """Raises UserError if runs of one model differ in more than their seed, or not even in that.
+    """Raises UserError if runs of one model differ in more than their seed, or have the same seed.
 
-    Rows of several tables and protocols are best checked together: else each table may show another run as the model.
+    Check the rows of all tables and protocols together; otherwise each table may show another run as the model.
     """
     for model, mine in rows[IDENTITY].drop_duplicates().groupby("model"):
         if mine["config_hash"].nunique() > 1:

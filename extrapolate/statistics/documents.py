@@ -1,4 +1,4 @@
-"""The rows of documents that belong to rows of losses."""
+"""The documents' rows that belong to rows of losses, for all targets or only some."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -8,17 +8,16 @@ import pandas as pd
 import pyarrow as pa
 
 from extrapolate.errors import UserError
-from extrapolate.statistics.sums import SETTING, clusters_of
+from extrapolate.statistics.sums import LOSSES, SETTING, clusters_of
 
-TOLERANCE = 1e-6  # by which the losses of documents may miss their mean: rounding
+TOLERANCE = 1e-6  # for rounding, when documents' losses are compared with their mean
 _KEYS = ["run", "extension", "step", "precision", "split", *SETTING]
-_TOLD = ["seed", "model", "plan_hash"]  # by the rows of losses
+_TOLD = ["seed", "model", "plan_hash"]  # taken from the rows of losses
+RULE = ["key_context", "key_within"]  # the columns that say how key tokens were chosen
 
 
 def as_frame(data: pa.Table) -> pd.DataFrame:
-    """Columns as `results.read_columns` returns them as a frame. Texts are categories, in the order in which they sort:
-    a row holds a small number in the place of each, and groups come in the order of texts.
-    """
+    """A frame of the columns that `results.read_columns` returns. Texts are categories in alphabetical order."""
     found = data.unify_dictionaries().to_pandas()
     for name in found.select_dtypes("category"):
         found[name] = found[name].cat.reorder_categories(sorted(found[name].cat.categories))
@@ -26,9 +25,9 @@ def as_frame(data: pa.Table) -> pd.DataFrame:
 
 
 def document_rows(rows: pd.DataFrame, documents: pd.DataFrame) -> pd.DataFrame:
-    """The documents' rows that belong to the rows given, with the seed and `plan_hash`; without those of no loss.
+    """The documents' rows that belong to rows of losses and have a loss, with `seed`, `model` and `plan_hash`.
 
-    Raises UserError if a protocol has losses and no documents, or documents do not add up to a row's loss.
+    Raises UserError if a protocol has losses but no documents, or documents do not add up to a row's loss.
     """
     found = of_documents(rows, documents)
     check_sums(rows, found)
@@ -42,7 +41,7 @@ def document_rows(rows: pd.DataFrame, documents: pd.DataFrame) -> pd.DataFrame:
 
 
 def check_sums(rows: pd.DataFrame, found: pd.DataFrame) -> None:
-    """Raises UserError if the two tables of a run contradict each other: one was changed after the evaluation."""
+    """Raises UserError if a run's two tables contradict each other because one was changed after the evaluation."""
     group, keys = numbered(found, _KEYS)
     summed = pd.DataFrame({"total": found["loss"] * found["n_targets"], "targets": found["n_targets"]}).groupby(group)
     both = keys.merge(summed.sum(), left_on="group", right_index=True).merge(rows, on=_KEYS)
@@ -60,9 +59,9 @@ def check_sums(rows: pd.DataFrame, found: pd.DataFrame) -> None:
 
 
 def of_documents(rows: pd.DataFrame, documents: pd.DataFrame) -> pd.DataFrame:
-    """As `document_rows`, where some rows, or all, may have no documents.
+    """Like `document_rows`, but rows may have no documents.
 
-    A row of losses has thousands of documents' rows: they are numbered by group, and texts are compared once a group.
+    Documents' rows are numbered by group, so that texts are compared only once per group, which may have thousands.
     """
     if documents.empty:
         return pd.DataFrame(columns=[*_KEYS, *_TOLD])
@@ -71,19 +70,19 @@ def of_documents(rows: pd.DataFrame, documents: pd.DataFrame) -> pd.DataFrame:
     told = told[_TOLD].astype({"model": "category", "plan_hash": "category"})
     kept = group.isin(told.index) & documents["loss"].notna()
     at = told.index.get_indexer(pd.Index(group[kept]))
-    own = documents if kept.all() else documents[kept]  # millions of rows are not copied without need
+    own = documents if kept.all() else documents[kept]  # avoids copying millions of rows
     return own.drop(columns=_TOLD, errors="ignore").assign(**{name: told[name].array.take(at) for name in _TOLD})
 
 
 def numbered(documents: pd.DataFrame, by: list[str]) -> tuple["pd.Series[int]", pd.DataFrame]:
-    """The number of each row's group, and a frame with a row a group: its values of `by`, and its number, `group`."""
+    """The number of each row's group, and a frame of the groups: their values of `by`, and their number, `group`."""
     group = documents.groupby(by, observed=True).ngroup()
     keys = documents.loc[~group.duplicated(), by].assign(group=group)
     return group, keys.astype({name: str for name in by if keys[name].dtype == "category"})
 
 
 def belonging(documents: pa.Table, rows: Iterable[Mapping[str, Any]], key: Sequence[str]) -> pa.Table:
-    """Those of the documents' rows, as columns, that are equal to a row of losses in the columns of `key`."""
+    """The documents' rows, as columns, that equal a row of losses in the columns of `key`."""
     group, keys = numbered(as_frame(documents), list(key))
     groups = {tuple(values): number for *values, number in keys.itertuples(index=False, name=None)}
     wanted = {tuple(row[name] for name in key) for row in rows}
@@ -91,9 +90,9 @@ def belonging(documents: pa.Table, rows: Iterable[Mapping[str, Any]], key: Seque
 
 
 def without_positions(documents: pa.Table) -> pa.Table:
-    """Each document's losses summed over the positions in its windows, which `has_positions` tells from others.
+    """Sums each document's losses over the positions in its windows; see `has_positions`.
 
-    Stretches stay apart if they are what is resampled.
+    Stretches stay separate if they are resampled.
     """
     rows = as_frame(documents)
     counts = ["n_targets", "n_bytes", "n_key"]
@@ -111,5 +110,26 @@ def without_positions(documents: pa.Table) -> pa.Table:
 
 
 def has_positions(documents: pd.DataFrame, seq_len: int) -> bool:
-    """Whether the losses are by position in the window: a bucket of positions is never longer than L."""
+    """Whether losses are by position in the window: then no bucket of positions is longer than L."""
     return bool((documents["bucket"] <= seq_len).all())
+
+
+def of_key_tokens(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows that have key tokens, with the number and losses (nats per target) of these instead of all targets."""
+    found = {name: rows[f"key_{name}"].astype(float) for name in LOSSES}
+    return rows.assign(**found, n_targets=rows["n_key"].astype(int))[rows["n_key"] > 0]
+
+
+def of_others(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows that have other targets than key tokens, with the number and losses (nats per target) of these."""
+    n_key, count = rows["n_key"].astype(int), rows["n_targets"] - rows["n_key"].astype(int)
+    found = {}
+    for name in LOSSES:
+        of_key = np.where(n_key > 0, rows[f"key_{name}"].astype(float), 0.0) * n_key
+        found[name] = (rows[name].astype(float) * rows["n_targets"] - of_key) / count.where(count > 0)
+    return rows.assign(**found, n_targets=count)[count > 0]
+
+
+def same_rule(rows: pd.DataFrame) -> bool:
+    """Whether all rows of losses have the same key tokens."""
+    return bool(rows["n_key"].notna().all()) and len(rows[[*RULE, "n_key"]].drop_duplicates()) == 1

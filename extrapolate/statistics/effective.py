@@ -1,6 +1,6 @@
-"""How long a context a model can use: the longest length at which it passes every probe.
+"""The effective length of a model: the longest at which it passes every probe.
 
-To pass is to have an accuracy of a threshold; or, beside it, of a share of the model's own at 1x.
+It passes if its accuracy reaches a threshold or, in a second version, a share of its own accuracy at 1x.
 """
 
 import math
@@ -12,20 +12,20 @@ from extrapolate.errors import UserError
 from extrapolate.statistics.comparable import strict_mean
 from extrapolate.statistics.intervals import wilson
 
-THRESHOLD = 0.85  # of RULER's 0.856: what Llama 2 (7B) has at its training length there (arXiv 2404.06654)
+THRESHOLD = 0.85  # after RULER's 0.856, Llama 2 (7B) at its training length (arXiv 2404.06654)
 
 
 def check_threshold(threshold: float) -> None:
-    """Raises UserError if it is no accuracy that can be asked for."""
+    """Raises UserError unless the threshold is between 0 and 1."""
     if not 0 < threshold < 1:
         raise UserError(f"`threshold` is an accuracy above 0 and below 1, not {threshold:g}")
 
 
 def accuracies(rows: pd.DataFrame) -> pd.DataFrame:
-    """The accuracy of each model, probe and factor, the mean over depths and seeds, with Wilson's 95 % interval.
+    """The accuracy of each model, probe and factor, averaged over depths and seeds, with Wilson's 95 % interval.
 
-    `rows` are those of `Material.probes`. Seeds see the same windows, and so count as one in the interval. It is empty
-    where the encoding ends before the length. `chance` is that of the probe.
+    `rows` are those of `Material.probes`. All seeds see the same windows, so they count as one in the interval, which
+    is empty if the encoding ends before the length. `chance` is that of the probe.
     """
     keys = ["model", "probe", "factor"]
     one_seed = rows.drop_duplicates([*keys, "depth"]).groupby(keys, sort=False)
@@ -40,14 +40,13 @@ def accuracies(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def effective_lengths(rows: pd.DataFrame, threshold: float = THRESHOLD) -> pd.DataFrame:
-    """The effective length of each model: up to it, every probe surely has an accuracy of the threshold or more.
+    """The effective length of each model: up to it, the interval of every probe's accuracy is above the threshold.
 
-    Surely: the lower end of its interval does. `rows` are those of `Material.probes`. Returns, a row a model:
-    `model`; `threshold`; `length`, tokens, and `factor`: missing if a probe fails at the shortest length; `probes`,
-    how many it was asked; `ends_at`, the next length, `fails`, the probe that has the lowest accuracy there, and its
-    `accuracy`, `low` and `high`: missing if no probe fails up to the longest length. `own_length`, `own_factor`,
-    `own_ends_at` and `own_fails` are the same with `own_bars` instead of the threshold, from 1x on; they are missing if
-    a probe was not evaluated at 1x.
+    `rows` are those of `Material.probes`. Returns one row per model: `model`; `threshold`; `length`, tokens, and
+    `factor`, missing if a probe fails at the shortest length; `probes`, their number; `ends_at`, the next length,
+    `fails`, the probe with the lowest accuracy there, and its `accuracy`, `low` and `high`, missing if no probe fails
+    up to the longest length. `own_length`, `own_factor`, `own_ends_at` and `own_fails` are the same with `own_bars`
+    instead of the threshold, from 1x on; they are missing if a probe was not evaluated at 1x.
     """
     found = accuracies(rows).assign(threshold=threshold)
     found["own"] = own_bars(found, threshold)
@@ -63,10 +62,10 @@ def effective_lengths(rows: pd.DataFrame, threshold: float = THRESHOLD) -> pd.Da
 
 
 def own_bars(found: pd.DataFrame, share: float) -> "pd.Series[float]":
-    """The accuracy that passes each row of `accuracies`, as a share of the same model's own at 1x, both above chance.
+    """The accuracy needed to pass in each row of `accuracies`, relative to the model's own at 1x.
 
-    chance + share (accuracy at 1x - chance). It is NaN where 1x was not evaluated. A probe that a model has not surely
-    learned does not pass at 1x itself: the lower end of its interval there is below chance, or below the bar.
+    It is chance + share (accuracy at 1x - chance), NaN if 1x was not evaluated. A probe that a model has not clearly
+    learned does not even pass at 1x, because the lower end of its interval is below chance or below the bar.
     """
     at_1x = found[found["factor"] == 1].set_index(["model", "probe"])
     bars = at_1x["chance"] + share * (at_1x["accuracy"] - at_1x["chance"])
@@ -74,12 +73,12 @@ def own_bars(found: pd.DataFrame, share: float) -> "pd.Series[float]":
 
 
 def _reached(mine: pd.DataFrame, bar: str) -> dict[str, Any]:
-    """The longest length up to which every probe of one model has a lower end of at least `bar`; and what ends it."""
+    """The longest length up to which the lower end of every probe reaches `bar`, and the probe that fails next."""
     row: dict[str, Any] = dict.fromkeys(("length", "factor", "ends_at", "fails", "accuracy", "low", "high"))
     for factor, here in mine.groupby("factor"):
         failing = here[~(here["low"] >= here[bar])]
         if len(failing):
-            # With one threshold, the probe with the lowest accuracy; else the one that is furthest below its bar.
+            # The probe furthest below its bar; with one threshold, the one with the lowest accuracy.
             behind = (failing["accuracy"] - failing[bar]).sort_values(na_position="first", kind="stable")
             worst = failing.loc[behind.index[0]]
             row |= {"ends_at": int(worst["length"]), "fails": worst["probe"]}

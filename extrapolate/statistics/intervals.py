@@ -1,7 +1,7 @@
-"""How sure a difference in loss is: intervals over clusters of targets and over seeds, and what they allow to be said.
+"""Confidence intervals of differences in loss, over clusters of targets and over seeds, and their verdicts.
 
-A cluster is what was drawn independently: a document, or a stretch of one. Losses within it go up and down together, so
-that clusters, and not targets, are resampled. The design is crossed: all seeds of a model see the same clusters.
+A cluster is an independent draw: a document, or a stretch of one. Losses within a cluster are correlated, so clusters
+are resampled rather than targets. The design is crossed: all seeds of a model see the same clusters.
 """
 
 import math
@@ -18,22 +18,22 @@ from extrapolate.results.verdicts import BETTER, EQUIVALENT, LEAST, TOO_FEW, UND
 from extrapolate.statistics import student_t
 
 RESAMPLES = 2000
-FEWEST = 10  # clusters that an interval is given for at all
-ROUNDING = 1e-12  # relative to the largest effect: what is below it is no spread
-AT_ONCE = 512  # buckets whose resamples are held in memory together
-TAIL = 0.005  # of the resamples: what is rarer is not read off them
-SMALLEST = 1e-10  # a p value that is smaller is given as this
-_SPACING = 1e-10  # normal deviations: how exactly p values are found
-POWER = 0.8  # how often a study of the size that is advised decides
-MOST_SEEDS = 100  # that are advised
+FEWEST = 10  # clusters, for an interval
+ROUNDING = 1e-12  # relative to the largest effect; a smaller spread is only rounding
+AT_ONCE = 512  # buckets whose resamples are in memory at a time
+TAIL = 0.005  # smaller tails are extrapolated from the resamples
+SMALLEST = 1e-10  # the smallest p value reported
+_SPACING = 1e-10  # the tolerance of p values, in normal deviations
+POWER = 0.8  # how often a study of the advised size decides
+MOST_SEEDS = 100  # to advise
 FEWEST_SEEDS = 3  # with two, Student's t is three times as wide
-# The mean variance over seeds counts as 1 degree of freedom for COMPARISONS_PER_DEGREE others, at most as MOST_DEGREES.
+# The mean variance over seeds counts as 1 degree of freedom per COMPARISONS_PER_DEGREE others, at most MOST_DEGREES.
 COMPARISONS_PER_DEGREE, MOST_DEGREES = 24, 2.0
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean over all targets, nats, and where it lies with some confidence; None if nothing can be said."""
+    """A mean over all targets, nats, with the ends of its confidence interval; None if there are too few clusters."""
 
     mean: float
     low: float | None
@@ -41,7 +41,7 @@ class Interval:
     clusters: int
 
     def verdict(self, least: float = LEAST) -> Verdict:
-        """For a difference in loss, of which below zero is better. `least`: the least that matters, nats."""
+        """The verdict on a difference in loss; negative is better. least: the least difference that matters, nats."""
         if math.isinf(self.mean):
             return BETTER if self.mean < 0 else WORSE
         if self.low is None or self.high is None:
@@ -63,10 +63,10 @@ class Interval:
 
 @dataclass(frozen=True)
 class Needed:
-    """The size of a study that would decide a difference such as the one seen, in POWER of such studies.
+    """The size of a study that decides a difference like the observed one, with probability POWER.
 
-    seeds: None if more than MOST_SEEDS; clusters: at least as many as there are. Both are rough: a few seeds say little
-    of the spread between seeds.
+    seeds: None if more than MOST_SEEDS; clusters: at least the present number. Both are rough, because a few seeds say
+    little about the spread between seeds.
     """
 
     seeds: int | None
@@ -75,12 +75,12 @@ class Needed:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over targets, nats, and how far it may be from the truth: for its documents, and for its seeds.
+    """A mean over targets, nats, and its uncertainty over clusters and seeds.
 
-    clusters: how many were resampled. error: the standard error that comes from them, nats; None if nothing can be
-    said. deviation_R: the resamples' deviations, each divided by its own standard error, in rising order. by_seed: each
-    seed's mean, nats. shared_variance: what the variance of these is averaged with, nats^2, as if it had `shared`
-    degrees of freedom (`judged_together`).
+    clusters: how many were resampled. error: the standard error over clusters, nats; None if there are too few.
+    deviation_R: the resamples' deviations, each divided by its own standard error, in ascending order. by_seed: each
+    seed's mean, nats. shared_variance, nats^2, is averaged with the variance of these, as if it had `shared` degrees of
+    freedom (`judged_together`).
     """
 
     mean: float
@@ -92,15 +92,14 @@ class Estimate:
     shared_variance: float = 0.0
 
     def interval(self, confidence: float = 0.95) -> Interval:
-        """Where the true mean lies, over documents, and over seeds where there are two or more.
+        """The interval of the true mean over documents, and also over seeds if there are two or more.
 
-        Each end is as far from the mean as sqrt(documents^2 + seeds^2). `documents` is how far the studentised
-        bootstrap puts it, with the seeds averaged, and `seeds` how far Student's t does, over the seeds' means with one
-        degree of freedom less than there are seeds, and those that are shared. An interval made of two normal errors
-        whose sizes are both estimated covers the truth at least as often as it claims, whatever the ratio of the two
-        (Banerjee 1960). The spread of the seeds' means is also that of documents which seeds change differently. That
-        part is in both terms, and makes the interval wider, not narrower. With one seed, the interval is about these
-        weights alone.
+        Each end is sqrt(documents^2 + seeds^2) from the mean. `documents` is the distance from a studentised bootstrap
+        with the seeds averaged. `seeds` is that from Student's t over the seeds' means, with one degree of freedom less
+        than seeds, plus `shared`. Such an interval of two normal errors with estimated sizes covers the truth at least
+        as often as claimed, at any ratio of the two (Banerjee 1960). The spread of the seeds' means includes
+        differences between documents that depend on the seed. That part is in both terms, which can only make the
+        interval wider. With one seed, the interval is about these weights only.
         """
         if self.error is None:
             return Interval(self.mean, None, None, self.clusters)
@@ -109,22 +108,21 @@ class Estimate:
         return Interval(self.mean, low, high, self.clusters)
 
     def p(self) -> float | None:
-        """The least 1 - confidence at which the interval leaves out zero; None if there is no interval."""
+        """The smallest 1 - confidence at which the interval excludes zero; None if there is no interval."""
         if self.error is None:
             return None
         side, away = (1, self.mean) if self.mean > 0 else (-1, -self.mean)
         if away > self._reach(SMALLEST / 2, side):
             return SMALLEST
-        # In units of a normal deviation, in which the reach is almost a straight line.
+        # In normal deviations, in which the reach is almost linear.
         return 2 * _NORMAL.cdf(-_root(lambda z: away - self._reach(_NORMAL.cdf(-z), side), 0.0, _MOST))
 
     def needed(self, confidence: float = 0.95, least: float = LEAST) -> Needed | None:
-        """The study that would decide this, if the difference and all spreads truly are as seen here.
+        """The study that would decide this, if the true difference and spreads are as observed.
 
-        A difference of `least` nats or more is decided if it is shown to be better or worse, a smaller one if it is
-        shown to be equivalent. More clusters are advised, by doubling, if fewer seeds than twice those of a study with
-        any number of clusters do not suffice: documents cost an evaluation, and seeds a training. None if there is no
-        interval, or one seed, which says nothing of others.
+        A difference of `least` nats or more is decided if shown to be better or worse, a smaller one if shown to be
+        equivalent. Documents cost an evaluation, but seeds a training. So clusters are doubled until at most twice the
+        seeds of a study with unlimited clusters are needed. None if there is no interval, or only one seed.
         """
         if self.error is None or len(self.by_seed) < 2:
             return None
@@ -144,7 +142,7 @@ class Estimate:
         return Needed(seeds, times * self.clusters)
 
     def _power(self, seeds: int, times: float, tail: float, least: float) -> float:
-        """How often a study with `seeds` seeds, and `times` as many clusters, decides, with the spreads known."""
+        """How often a study with `seeds` seeds and `times` as many clusters decides, if the spreads are known."""
         assert self.error is not None
         documents, of_mean = self.error / math.sqrt(times), self.seed_error * math.sqrt(len(self.by_seed) / seeds)
         reach = math.hypot(
@@ -158,12 +156,12 @@ class Estimate:
         return max(0.0, _NORMAL.cdf((room - away) / error) - _NORMAL.cdf((-room - away) / error))
 
     def of_these_runs(self) -> "Estimate":
-        """As if the seeds' mean were one seed: intervals are then about these weights, and documents alone."""
+        """The estimate as if the seeds' mean were one seed: its intervals are only over documents."""
         return replace(self, by_seed=(self.mean,))
 
     @cached_property
     def seed_error(self) -> float:
-        """The standard error of the mean of the seeds' means, nats; 0 where there is one."""
+        """The standard error of the mean of the seeds' means, nats; 0 for a single seed."""
         count = len(self.by_seed)
         if count < 2:
             return 0.0
@@ -172,11 +170,11 @@ class Estimate:
 
     @property
     def seed_variance(self) -> float:
-        """The variance of the seeds' means, nats^2, of two or more."""
+        """The variance of the seeds' means, nats^2; needs at least two."""
         return float(np.var(self.by_seed, ddof=1))
 
     def _reach(self, tail: float, side: int) -> float:
-        """How far the end of an interval below (side 1) or above (side -1) lies from the mean, nats."""
+        """The distance of an interval's lower (side 1) or upper (side -1) end from the mean, nats."""
         assert self.error is not None
         documents = max(0.0, self._deviation(tail, side)) * self.error
         seeds = (
@@ -185,7 +183,7 @@ class Estimate:
         return math.hypot(documents, seeds)
 
     def _deviation(self, tail: float, side: int) -> float:
-        """The deviation that a share of `tail` exceeds. Beyond TAIL it goes on as Student's t does."""
+        """The deviation exceeded with probability `tail`, extrapolated beyond TAIL by Student's t."""
         if not len(self.deviation_R):
             return 0.0
         if tail < TAIL:
@@ -202,19 +200,18 @@ _MOST = -_NORMAL.inv_cdf(SMALLEST / 2)
 
 
 def shared_degrees(comparisons: int) -> float:
-    """For how many degrees of freedom the mean variance over seeds of this many comparisons counts in each of them.
+    """The degrees of freedom for which the mean variance over seeds of `comparisons` counts in each of them.
 
-    Smyth (2004) estimates this weight; here it is fixed, and small, because some models may vary far more than the
-    rest.
+    Smyth (2004) estimates this weight. Here it is fixed and small, because some models may vary far more than others.
     """
     return min(MOST_DEGREES, (comparisons - 1) / COMPARISONS_PER_DEGREE)
 
 
 def judged_together(found: Sequence[Estimate]) -> list[Estimate]:
-    """The same, with each variance over seeds averaged with the mean of all, for three seeds say little of one alone.
+    """Averages each variance over seeds with the mean of all, because three seeds alone say little.
 
-    For differences of like kind, such as those of many models from one; not where some vary by nature far less than
-    others. Those with fewer than FEWEST_SEEDS seeds stay as they are.
+    Use it for differences of one kind, such as those of many models from one, but not if some inherently vary far less
+    than others. Estimates with fewer than FEWEST_SEEDS seeds are unchanged.
     """
     varies = [one.error is not None and len(one.by_seed) >= FEWEST_SEEDS for one in found]
     variances = [one.seed_variance for one, yes in zip(found, varies, strict=True) if yes]
@@ -228,9 +225,9 @@ def judged_together(found: Sequence[Estimate]) -> list[Estimate]:
 
 
 def _root(falling: Callable[[float], float], low: float, high: float) -> float:
-    """Where a function that falls to below zero at `high` is zero: regula falsi, by the Illinois rule.
+    """The root of a falling function that is negative at `high`: regula falsi with the Illinois rule.
 
-    It needs few values, each of which is a quantile of Student's t. `low` where the function is not above zero there,
+    It needs few evaluations, each with a quantile of Student's t. Returns `low` if the function is not positive there,
     or falls without bound.
     """
     above, below, side = falling(low), falling(high), 0
@@ -247,27 +244,27 @@ def _root(falling: Callable[[float], float], low: float, high: float) -> float:
     return low
 
 
-@lru_cache(maxsize=4)  # the comparisons of a report are of a few numbers of clusters
+@lru_cache(maxsize=4)  # the comparisons of a report have a few different numbers of clusters
 def _draws(resamples: int, count: int, seed: int) -> np.ndarray:
-    """Which clusters each resample draws, [resamples, count]."""
+    """The clusters drawn by each resample, [resamples, count]."""
     drawn_RC = np.random.default_rng(seed).integers(0, count, (resamples, count))
     drawn_RC.flags.writeable = False
     return drawn_RC
 
 
 def estimate(sum_SC: np.ndarray, targets_C: np.ndarray, *, resamples: int = RESAMPLES, seed: int = 0) -> Estimate:
-    """The mean over targets, and over seeds, of a quantity summed by cluster, with what its interval is made of.
+    """Estimates the mean over targets and seeds of a quantity summed by cluster.
 
-    sum_SC holds each cluster's sum (nats) with each seed, [seeds, clusters], targets_C its targets, [clusters], which
-    are those of every seed; clusters without targets count for nothing. For a difference between two models, the sums
-    are differences on the same targets, of runs with the same seed.
+    sum_SC holds each cluster's sum (nats) with each seed, [seeds, clusters]; targets_C its number of targets,
+    [clusters], the same for every seed. Clusters without targets are ignored. For a difference between two models, the
+    sums are differences on the same targets between runs with the same seed.
 
-    The mean is that of the clusters' effects, sum / targets, each weighted by its share of the targets.
-    A resample leaves every cluster its size and gives it the effect of one drawn with replacement, of all seeds alike
-    (Efron and Tibshirani 1993, chapter 9): how few long documents decide the mean then shows in every resample. Each
-    resample's deviation is divided by its own standard error, so that intervals are as skewed as the effects are (the
-    same, chapter 12). The standard error itself lets the spread of effects depend on size; the draws do not.
-    Below FEWEST clusters there is no interval, and none of what is infinite. Raises UserError if there is no target.
+    The mean is that of the clusters' effects, sum / targets, each weighted by its share of the targets. A resample
+    keeps the sizes of clusters and gives each the effect of one drawn with replacement, the same for all seeds (Efron
+    and Tibshirani 1993, chapter 9), so every resample shows if a few long documents dominate the mean. Each resample's
+    deviation is divided by its own standard error, so that intervals are as skewed as the effects (chapter 12). The
+    standard error allows the spread of effects to depend on size; the draws do not. There is no interval below FEWEST
+    clusters, or of an infinite mean. Raises UserError if there are no targets.
     """
     held_C = targets_C > 0
     if not held_C.any():
@@ -284,7 +281,7 @@ def estimate(sum_SC: np.ndarray, targets_C: np.ndarray, *, resamples: int = RESA
     drawn_RC = _draws(resamples, count, seed)
     effect_RC = (effect_C - effect_C.mean())[drawn_RC]
     error_R = standard_error(effect_RC, share_C)
-    usable_R = error_R > ROUNDING * abs(effect_C).max()  # one effect drawn for all clusters has no spread
+    usable_R = error_R > ROUNDING * abs(effect_C).max()  # no spread if one effect was drawn for all clusters
     deviation_R = np.sort((effect_RC @ share_C)[usable_R] / error_R[usable_R])
     return Estimate(mean, count, error, deviation_R, by_seed)
 
@@ -292,14 +289,14 @@ def estimate(sum_SC: np.ndarray, targets_C: np.ndarray, *, resamples: int = RESA
 def interval(
     sum_C: np.ndarray, targets_C: np.ndarray, *, confidence: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
 ) -> Interval:
-    """As `estimate`, of one seed, whose sums are sum_C, [clusters]: its interval."""
+    """The interval of `estimate` for one seed, with the sums sum_C, [clusters]."""
     return estimate(sum_C[None], targets_C, resamples=resamples, seed=seed).interval(confidence)
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """P values that hold for all of them at once: each may be compared with one bound, such as 0.05 (Holm 1979).
+    """Adjusts p values for their number (Holm 1979), so that each can be compared with the same bound, such as 0.05.
 
-    The chance that any difference that is not there falls below the bound is then at most the bound.
+    The probability that any null difference falls below the bound is then at most the bound.
     """
     adjusted, most = [1.0] * len(p), 0.0
     for rank, at in enumerate(sorted(range(len(p)), key=lambda at: p[at])):
@@ -310,10 +307,7 @@ def holm(p: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True)
 class Band:
-    """Means over targets in each of several buckets, nats, [B], and a band that holds all the true ones at once.
-
-    The band is None if there are too few clusters.
-    """
+    """Means over targets in several buckets, nats, [B], and a simultaneous band; None if there are too few clusters."""
 
     mean_B: np.ndarray
     low_B: np.ndarray | None
@@ -324,13 +318,12 @@ class Band:
 def band(
     sum_CB: np.ndarray, targets_CB: np.ndarray, *, confidence: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
 ) -> Band:
-    """As `interval`, for many buckets at once: with the confidence given, no bucket's truth lies outside.
+    """Like `interval` for many buckets: with the given confidence, the band contains all true means at once.
 
-    sum_CB holds each cluster's sum (nats) in each bucket, targets_CB its targets, both [clusters, buckets]; clusters
-    that lack targets in some bucket count for nothing. The furthest studentised deviation over buckets is what is
-    resampled (Romano and Wolf 2005), so that buckets that go up and down together cost less than independent ones.
-    Buckets may be of several models: a resample draws the same clusters for all. Raises UserError if no cluster has
-    targets in every bucket.
+    sum_CB holds each cluster's sum (nats) in each bucket, targets_CB its number of targets, both [clusters, buckets].
+    Clusters that lack targets in some bucket are ignored. The largest studentised deviation over buckets is resampled
+    (Romano and Wolf 2005), so correlated buckets cost less than independent ones. Buckets may belong to several models:
+    a resample draws the same clusters for all. Raises UserError if no cluster has targets in every bucket.
     """
     held_C = (targets_CB > 0).all(axis=1)
     if not held_C.any():
@@ -342,7 +335,7 @@ def band(
         return Band(mean_B, None, None, count)
     effect_CB, share_CB = sum_CB / targets_CB, targets_CB / targets_CB.sum(axis=0)
     error_B = standard_error(effect_CB.T, share_CB.T)
-    error_B[error_B <= ROUNDING * abs(effect_CB).max(axis=0)] = 0.0  # every cluster says the same
+    error_B[error_B <= ROUNDING * abs(effect_CB).max(axis=0)] = 0.0  # all clusters agree
     drawn_RC = np.random.default_rng(seed).integers(0, count, (resamples, count))
     most_R, least_R = np.full(resamples, -np.inf), np.full(resamples, np.inf)
     _, alike_B = np.unique(share_CB.round(12), axis=1, return_inverse=True)
@@ -361,8 +354,8 @@ def band(
 def _deviations(effect_CB: np.ndarray, share_C: np.ndarray, drawn_RC: np.ndarray) -> np.ndarray:
     """Each resample's deviation from the mean in each bucket, divided by its own standard error, [R, B].
 
-    As `estimate` does it, for all buckets of one set of shares as products: a resample's sums over clusters are sums
-    over effects, each with the shares of the clusters that drew it. 0 where a resample has no spread.
+    The same as in `estimate`, computed as products for all buckets with the same shares: a resample's sum over clusters
+    is a sum over effects, weighted by the shares of the clusters that drew them. 0 if a resample has no spread.
     """
     count = drawn_RC.shape[1]
     at_RC = np.arange(len(drawn_RC))[:, None] * count + drawn_RC
@@ -380,10 +373,11 @@ def _deviations(effect_CB: np.ndarray, share_C: np.ndarray, drawn_RC: np.ndarray
 
 
 def standard_error(effect_C: np.ndarray, share_C: np.ndarray) -> np.ndarray:
-    """Of the mean of effects weighted by shares, which add up to 1; clusters are the last axis, the rest broadcasts.
+    """The standard error of a mean of effects weighted by shares that add up to 1.
 
-    A cluster pulls the mean towards itself by its share, which makes its residual too small: squares are divided by
-    1 - share (HC2 with clusters: Bell and McCaffrey 2002). For equal shares it is the standard error of a mean.
+    Clusters are the last axis; the others broadcast. A cluster pulls the mean towards itself by its share, which makes
+    its residual too small, so squares are divided by 1 - share (HC2 with clusters: Bell and McCaffrey 2002). With equal
+    shares, it is the usual standard error.
     """
     mean = (effect_C * share_C).sum(axis=-1, keepdims=True)
     return np.sqrt((share_C**2 / (1 - share_C) * (effect_C - mean) ** 2).sum(axis=-1))
@@ -392,7 +386,7 @@ def standard_error(effect_C: np.ndarray, share_C: np.ndarray) -> np.ndarray:
 def wilson(accuracy: float, trials: int, z: float = 1.959964) -> tuple[float, float]:
     """Wilson's 95 % interval of a share of independent trials (Wilson 1927).
 
-    Where a trial is itself a share of answers, not all right or all wrong, the interval is wider than it need be.
+    If trials are themselves shares of answers, the interval is wider than necessary.
     """
     centre = (accuracy + z**2 / (2 * trials)) / (1 + z**2 / trials)
     half = z * math.sqrt(accuracy * (1 - accuracy) / trials + z**2 / (4 * trials**2)) / (1 + z**2 / trials)

@@ -1,4 +1,4 @@
-"""Where in the context the loss is what: curves by position in the window, and the failure length."""
+"""Loss by position in the window, and the failure length."""
 
 import math
 from collections.abc import Iterable
@@ -12,20 +12,20 @@ from extrapolate.statistics.intervals import FEWEST, band
 from extrapolate.statistics.sums import clusters_of, over_seeds
 
 BUCKET = ["model", "factor", "position"]
-OF_ALL = "up to"  # begins `windows` that are of several lengths
+OF_ALL = "up to"  # begins `windows` of several lengths
 
 
 @dataclass(frozen=True)
 class Failure:
-    """From which position on a model loses to the control, and how far it surely does not.
+    """Where a model becomes worse than the control, and up to where it demonstrably is not.
 
-    windows says in words of which windows: those of all lengths, `up to 16x`, if a token's loss does not depend on
-    how long its window is; else those of one length, `16x`, and a model has a failure for each. factor and length,
-    tokens, are the longest. fails_from is the first bucket beyond L whose loss is above the control's by LEAST or more,
-    and surely above it; holds_to the end of the last of those, from L on, that are surely less than LEAST above it.
-    Both are tokens, None if there is no such bucket, and surely is said of all buckets of all models at once.
-    Neither is known of too few clusters. Both are of the mean over seeds, and so of these runs. by_seed is fails_from
-    of each of them, in words, and empty if there is one.
+    windows, in words: those of all lengths, `up to 16x`, if a token's loss does not depend on the length of its window;
+    otherwise those of one length, `16x`, and the model has a failure for each. factor and length (tokens) are the
+    longest. fails_from is the first bucket beyond L whose loss is significantly above the control's, and by at least
+    LEAST. holds_to is the end of the last bucket, counted from L on without a gap, that is significantly less than
+    LEAST above it. Both are tokens, None if there is no such bucket or there are too few clusters, and significance is
+    simultaneous over all buckets of all models. Both are about the mean over seeds, and so about these runs. by_seed
+    is fails_from of each seed, in words; empty for a single one.
     """
 
     model: str
@@ -40,7 +40,7 @@ class Failure:
     by_seed: str = ""
 
     def text(self) -> str:
-        """In words, for tables."""
+        """The failure in words, for tables."""
         by_seed = f"; by seed: {self.by_seed}" if self.by_seed else ""
         if self.clusters < FEWEST:
             return "too few"
@@ -57,11 +57,11 @@ class Failure:
 def by_position(rows: pd.DataFrame, confidence: float = 0.95) -> pd.DataFrame:
     """Loss, control and their difference with a simultaneous band, for every model, factor and position, in nats.
 
-    `rows` are documents' rows of one protocol on one set of targets (see `comparison.comparable_rows`). Positions are
-    where a bucket of inputs begins, whose size is in `bucket`. The band holds all the true differences of the rows that
-    are `examined`, of all models, at once; the other rows have none.
+    `rows` are documents' rows of one protocol on one set of targets (see `comparison.comparable_rows`). A position is
+    the start of a bucket of inputs, whose size is in `bucket`. The band is simultaneous over all models' rows that are
+    `examined`; other rows have none.
     """
-    size = math.lcm(*rows["bucket"].unique().tolist())  # made of whole buckets of all rows
+    size = math.lcm(*rows["bucket"].unique().tolist())  # consists of whole buckets of all rows
     rows = rows.assign(position=rows["position"] // size * size)
     name, by = clusters_of(rows)
     numbers = {
@@ -77,7 +77,7 @@ def by_position(rows: pd.DataFrame, confidence: float = 0.95) -> pd.DataFrame:
     places = rows[BUCKET].assign(place=numbers["place"]).drop_duplicates("place").astype({"model": str})
     curves = _told(places.sort_values("place").merge(curves, on="place"), rows).set_index("place")
     chosen = examined(curves)["difference"]
-    finite = chosen.index[np.isfinite(chosen)]  # no band holds what is infinite, and it must not cost others theirs
+    finite = chosen.index[np.isfinite(chosen)]  # an infinite difference has no band, and must not affect others
     if len(finite):
         grid = sums[["difference", "n_targets"]].unstack("place").fillna(0.0)
         found = band(*(grid[of][finite].to_numpy() for of in ("difference", "n_targets")), confidence=confidence)
@@ -87,7 +87,7 @@ def by_position(rows: pd.DataFrame, confidence: float = 0.95) -> pd.DataFrame:
 
 
 def _told(curves: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """The curves in the order of the rows' models, with length, windows and seeds."""
+    """The curves with length, windows and seeds, in the order of the rows' models."""
     rows = rows[["model", "run", "seed", "factor", "length", "plan_hash"]]
     rows = rows.drop_duplicates().astype({"model": str, "run": str, "plan_hash": object})
     of_model = rows.groupby(["model", "factor"], sort=False)
@@ -103,7 +103,7 @@ def _told(curves: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _without_length(rows: pd.DataFrame) -> set[str]:
-    """The models with several lengths beyond L whose runs compute windows of all of these alike."""
+    """The models with several lengths beyond L, whose runs compute windows of all these lengths alike."""
     beyond = rows[rows["factor"] > 1][["model", "run", "factor", "plan_hash"]].drop_duplicates()
     found = set()
     for model, mine in beyond.groupby("model"):
@@ -114,10 +114,10 @@ def _without_length(rows: pd.DataFrame) -> set[str]:
 
 
 def examined(curves: pd.DataFrame) -> pd.DataFrame:
-    """The rows of curves that failure lengths are made of: each bucket beyond L once for each model and its `windows`.
+    """The rows that failure lengths are computed from: each bucket beyond L once per model and its `windows`.
 
-    Where these are of several lengths, a longer window begins with the shorter one at its place: the same text with the
-    same losses. So the shortest that has the bucket whole has all its targets, each once, if lengths divide each other.
+    If these are of several lengths, a longer window begins with the same text and losses as the shorter one at its
+    place. So if lengths divide each other, the shortest length with the whole bucket has each of its targets once.
     """
     seq_len = (curves["length"] / curves["factor"]).round()
     beyond = curves[curves["position"] >= seq_len]
@@ -128,16 +128,16 @@ def examined(curves: pd.DataFrame) -> pd.DataFrame:
 
 
 def furthest(curves: pd.DataFrame) -> pd.DataFrame:
-    """Of those the ones to draw, one line a model: where a failure length is of one length, that of the longest."""
+    """The examined rows to plot, one line per model: if failure lengths are per length, those of the longest."""
     rows = examined(curves)
     return rows[(rows["factor"] == curves["factor"].max()) | rows["windows"].str.startswith(OF_ALL)]
 
 
 def failures(curves: pd.DataFrame) -> list[Failure]:
-    """Every model's failure lengths, for each `windows` one, from what `by_position` found."""
+    """Every model's failure length for each of its `windows`, from the curves of `by_position`."""
     found = []
     for (model, windows), beyond in examined(curves).groupby(["model", "windows"], sort=False):
-        # An infinite difference has no band, and nothing is surer.
+        # An infinite difference has no band, but is significant.
         surely = (beyond["low"] > 0) | np.isposinf(beyond["difference"])
         fails = beyond[surely & (beyond["difference"] >= LEAST)]["position"]
         held = int((beyond["high"] < LEAST).cumprod().sum())  # buckets, from L on
@@ -160,7 +160,7 @@ def failures(curves: pd.DataFrame) -> list[Failure]:
 
 
 def with_seeds(found: Iterable[Failure], rows: pd.DataFrame) -> list[Failure]:
-    """The failures, each with those of its seeds, from the documents' rows that they come from."""
+    """The failures with `by_seed`, from the documents' rows that they come from."""
     several = rows.groupby("model", observed=True)["seed"].transform("nunique") > 1
     each: dict[tuple[str, str], list[str]] = {}
     for _, mine in rows[several].groupby("seed"):
@@ -170,14 +170,12 @@ def with_seeds(found: Iterable[Failure], rows: pd.DataFrame) -> list[Failure]:
 
 
 def failure_table(found: Iterable[Failure], order: Iterable[str]) -> pd.DataFrame:
-    """`Model`, `Windows`, `Failure length` in words and `Seeds`: a row a model, or a model and length."""
+    """`Model`, `Windows`, `Failure length` in words and `Seeds`: one row per model, or model and length."""
     by_model: dict[str, list[Failure]] = {}
     for one in sorted(found, key=lambda one: one.factor):
         by_model.setdefault(one.model, []).append(one)
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for model in order:
-        for one in by_model.get(model, []):
-            rows.append((model, one.windows, one.text(), str(one.seeds)))
-        if model not in by_model:
-            rows.append((model, "n/a", "n/a", "n/a"))
+        mine = by_model.get(model, [])
+        rows += [(model, one.windows, one.text(), str(one.seeds)) for one in mine] or [(model, "n/a", "n/a", "n/a")]
     return pd.DataFrame(rows, columns=["Model", "Windows", "Failure length", "Seeds"])

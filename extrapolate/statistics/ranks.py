@@ -1,9 +1,8 @@
-"""Which rank a model has among others by its mean loss, and how sure that is.
+"""Confidence intervals of models' ranks by mean loss.
 
-A model's rank lies between 1 + the number of models that are surely better and the number of those that are not surely
-worse. Surely: by intervals of its differences to all the others that hold at once (Mogstad, Romano, Shaikh and Wilhelm
-2024). To count the ranks of resamples would be shorter, and wrong where models are close: among equals, each resample
-has an order.
+A model's rank lies between 1 + the number of significantly better models and the number of those not significantly
+worse, by simultaneous intervals of its differences to all others (Mogstad, Romano, Shaikh and Wilhelm 2024). Counting
+the ranks of resamples would be shorter, but wrong for close models, because every resample orders equals somehow.
 
 Letters: M models, S seeds, C clusters, R resamples of a chunk.
 """
@@ -17,12 +16,12 @@ from extrapolate.statistics import student_t
 from extrapolate.statistics.intervals import FEWEST, FEWEST_SEEDS, RESAMPLES, shared_degrees
 from extrapolate.statistics.sums import Sums
 
-SPREAD = 1e-7  # relative to the largest effect: a difference whose standard error is smaller is the same everywhere
-CHUNK = 1 << 22  # numbers that are held at once
+SPREAD = 1e-7  # relative to the largest effect; a smaller standard error of a difference counts as 0
+CHUNK = 1 << 22  # numbers in memory at a time
 
 
 def intervals_of(sums: Sequence[Sums]) -> tuple[np.ndarray, np.ndarray] | None:
-    """`rank_intervals` of models with the same targets, over the seeds that all have; None if nothing can be said."""
+    """`rank_intervals` of models with the same targets, over their shared seeds; None if there are no intervals."""
     known = [set(one.seeds) for one in sums if one.seeds]
     seeds = tuple(sorted(set.intersection(*known))) if known else ()
     if not sums or (known and not seeds):
@@ -30,7 +29,7 @@ def intervals_of(sums: Sequence[Sums]) -> tuple[np.ndarray, np.ndarray] | None:
     targets_MSC = np.stack([one.of(seeds, "n_targets") for one in sums])
     held_C = ~np.isnan(targets_MSC[0, 0])
     if (np.isnan(targets_MSC) == held_C).any():
-        return None  # some have lost documents: infinite minus infinite
+        return None  # some lack documents, because of infinite minus infinite
     sum_MSC = np.stack([one.of(seeds, "loss")[:, held_C] for one in sums])
     return rank_intervals(sum_MSC, targets_MSC[0, 0, held_C])
 
@@ -38,15 +37,15 @@ def intervals_of(sums: Sequence[Sums]) -> tuple[np.ndarray, np.ndarray] | None:
 def rank_intervals(
     sum_MSC: np.ndarray, targets_C: np.ndarray, *, confidence: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Where the rank of each model lies, lowest and highest rank, [M] each; rank 1 has the lowest loss.
+    """The lowest and highest rank of each model, [M] each; rank 1 has the lowest loss.
 
-    sum_MSC: losses summed by cluster, nats, with each of the seeds that all models have; targets_C: the targets of a
-    cluster. The design is that of `intervals.estimate`: every resample draws the same clusters for all models and all
-    seeds, and an interval adds a part over the seeds if there are FEWEST_SEEDS or more; with fewer, it is about these
-    runs. Each interval stands for itself. How much models vary over seeds is judged from all of them (`_of_seeds`).
+    sum_MSC: losses summed by cluster, nats, with each of the seeds that all models have; targets_C: the targets of each
+    cluster. As in `intervals.estimate`, every resample draws the same clusters for all models and seeds. Intervals are
+    also over seeds if there are FEWEST_SEEDS or more; otherwise they are about these runs. They are not corrected for
+    the number of models. The variance over seeds is estimated from all models (`_of_seeds`).
 
-    A difference below LEAST is never sure. A model that is infinite with every seed is surely worse than all that are
-    finite. None if there are fewer than FEWEST clusters.
+    A difference below LEAST is never significant. A model that is infinite with every seed is worse than all finite
+    ones. None if there are fewer than FEWEST clusters.
     """
     held_C = targets_C > 0
     if held_C.sum() < FEWEST:
@@ -67,14 +66,14 @@ def rank_intervals(
 def _sure(
     sum_MSC: np.ndarray, targets_C: np.ndarray, confidence: float, resamples: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Whether the first of two models is surely worse, and whether it is surely better, [M, M].
+    """Whether the first of two models is significantly worse, and significantly better, [M, M].
 
-    For each model, these hold together for its differences to all the others.
+    For each model, all statements about its differences to the others hold at once.
     """
     models, seeds, count = sum_MSC.shape
     share_C = targets_C / targets_C.sum()
     effect_MC = sum_MSC.mean(axis=1) / targets_C
-    effect_MC = effect_MC - effect_MC.mean(axis=0)  # leaves differences as they are, and rounds them less
+    effect_MC = effect_MC - effect_MC.mean(axis=0)  # keeps differences, and rounds them less
     mean_M = effect_MC @ share_C
     difference_MM = mean_M[:, None] - mean_M[None, :]
     least = SPREAD * max(float(abs(effect_MC).max()), np.finfo(float).tiny)
@@ -88,7 +87,7 @@ def _sure(
         effect_RMC = centred_MC[:, drawn_RC[first : first + step]].swapaxes(0, 1)
         mean_RM = effect_RMC @ share_C
         error_RMM = _errors(effect_RMC, share_C)
-        usable_RMM = (error_RMM > least) & (error_MM > 0)  # one effect drawn for all clusters has no spread
+        usable_RMM = (error_RMM > least) & (error_MM > 0)  # no spread if one effect was drawn for all clusters
         deviation_RMM = np.where(
             usable_RMM, (mean_RM[:, :, None] - mean_RM[:, None, :]) / np.where(usable_RMM, error_RMM, 1.0), 0.0
         )
@@ -105,12 +104,12 @@ def _sure(
 
 
 def _of_seeds(mean_MS: np.ndarray, tail: float) -> np.ndarray:
-    """How far a difference of means over seeds may stray by chance, [M, M]; beyond it on each side: `tail`.
+    """How far a difference of means over seeds exceeds zero by chance with probability `tail`, [M, M].
 
     Three seeds say little about the variance of a single difference: corrected for 48 other models, Student's t is 43.
-    Each model's variance is therefore averaged with the mean variance of all models (`shared_degrees`). A variance is
-    that of the losses after subtracting the means of models and seeds, and degrees of freedom are Welch's. With two
-    models this is the paired t test.
+    So each model's variance is averaged with the mean variance of all models (`shared_degrees`). A variance is that of
+    the losses minus the means of models and seeds, with Welch's degrees of freedom. With two models this is the paired
+    t test.
     """
     models, seeds = mean_MS.shape
     rest_MS = mean_MS - mean_MS.mean(axis=1, keepdims=True) - mean_MS.mean(axis=0) + mean_MS.mean()

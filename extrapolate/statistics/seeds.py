@@ -1,4 +1,4 @@
-"""Which seeds a comparison rests on: models are compared only on seeds that they share."""
+"""The seeds that a comparison is based on: models are compared only on seeds that they share."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -9,30 +9,30 @@ from extrapolate.statistics import student_t
 
 
 def seeds_of(rows: pd.DataFrame) -> tuple[int, ...]:
-    """The seeds that rows were trained with, in order. The seed of an imported checkpoint is unknown, and left out."""
+    """The known training seeds of rows, in order. Imported checkpoints have none."""
     return tuple(sorted(int(seed) for seed in rows["seed"].dropna().unique()))
 
 
 def shared(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
-    """The seeds that two models both have; if one model's seed is unknown, all that the other has."""
+    """The seeds that both models have; if those of one are unknown, all of the other."""
     if not first or not second:
         return first or second
     return tuple(seed for seed in first if seed in second)
 
 
 def of_seeds(rows: pd.DataFrame, seeds: Iterable[int]) -> pd.DataFrame:
-    """The rows of these seeds, and those whose seed is unknown."""
+    """The rows with these seeds or an unknown one."""
     return rows[rows["seed"].isna() | rows["seed"].isin(list(seeds))]
 
 
 def on_shared_seeds(
     rows: pd.DataFrame, what: str, at: Sequence[str] = ("factor",), more: str = "factors and extensions"
 ) -> tuple[pd.DataFrame, list[str]]:
-    """The rows of the seeds that every model has at every length, and a warning if that leaves rows out.
+    """The rows of the seeds that every model has at every length, and a warning if that leaves out rows.
 
-    A mean over some seeds beside a mean over others shows the seeds, not the models. If no seed is shared by all,
-    the rows stay as they are, and the warning says so. `what` begins the warning. at: the columns that tell what is
-    averaged apart, beside the model; more: what else to evaluate alike, in words.
+    Means over different seeds would show the seeds rather than the models. If no seed is shared by all models, all rows
+    are kept, and the warning says so. `what` begins the warning. at: the columns that, with the model, separate means;
+    more: what else to evaluate alike, in words.
     """
     known = rows.loc[rows["seed"].notna(), ["model", *at, "seed"]]
     held = {key: seeds_of(mine) for key, mine in known.groupby(["model", *at], dropna=False)}
@@ -53,7 +53,7 @@ def on_shared_seeds(
 
 
 def between_tables(tables: Mapping[str, pd.DataFrame]) -> list[str]:
-    """A warning if tables show other seeds of a model than one another. tables: by what they are called in words."""
+    """A warning if tables show different seeds of a model. tables: by their names in words."""
     held: dict[str, dict[str, str]] = {}
     for what, rows in tables.items():
         for model, mine in rows.groupby("model", sort=False):
@@ -69,9 +69,9 @@ def between_tables(tables: Mapping[str, pd.DataFrame]) -> list[str]:
 
 
 def incomplete_checkpoints(rows: pd.DataFrame, what: str) -> list[str]:
-    """A warning if some runs of a model, but not all, have rows of a checkpoint, of which there is no mean then.
+    """A warning if only some runs of a model have rows of a checkpoint, which then has no mean.
 
-    `what` begins it. rows: of all checkpoints of one protocol; those trained elsewhere have no known tokens.
+    `what` begins the warning. rows: all checkpoints of one protocol; imported ones have no known tokens.
     """
     lacking: dict[str, list[str]] = {}
     known = rows[rows["tokens"].notna()]
@@ -89,15 +89,15 @@ def incomplete_checkpoints(rows: pd.DataFrame, what: str) -> list[str]:
 
 
 def counts(rows: pd.DataFrame) -> "pd.Series[int]":
-    """The number of seeds of each model; an unknown seed is one."""
+    """The number of seeds of each model; an unknown seed counts as one."""
     return rows.groupby("model")["seed"].nunique(dropna=False)
 
 
 def bands(rows: pd.DataFrame, confidence: float = 0.95) -> pd.DataFrame:
-    """`model`, `factor`, `low`, `high`: the interval of each mean loss over seeds, nats per target, by factor.
+    """`model`, `factor`, `low`, `high`: the interval of each mean loss over seeds, nats per target.
 
-    By Student's t over the losses of the seeds, with one degree of freedom less than there are seeds: it is about other
-    seeds, on these targets. There is none where a model has one seed, or where a loss is missing or infinite.
+    Student's t over the seeds' losses, with one degree of freedom less than seeds. The interval is about other seeds on
+    these targets. There is none for a single seed, or if a loss is missing or infinite.
     """
     found = rows.groupby(["model", "factor"])["loss"].agg(["mean", "std", "count", "size"])
     found = found[(found["count"] > 1) & (found["count"] == found["size"]) & np.isfinite(found["std"])]
@@ -107,7 +107,7 @@ def bands(rows: pd.DataFrame, confidence: float = 0.95) -> pd.DataFrame:
 
 
 def around(rows: pd.DataFrame, at: str = "factor") -> pd.DataFrame:
-    """How far the seeds of each model reach, by model and one column: `least` and `most`, nats per target."""
+    """The range over seeds, by model and one column: `least` and `most`, nats per target."""
     losses = rows.groupby(["model", at])["loss"]
     return pd.DataFrame({"least": losses.min(), "most": losses.max()})
 

@@ -1,6 +1,6 @@
-"""Losses of documents, summed by what is resampled: once for all comparisons of a length.
+"""Losses of documents, summed by cluster once for all comparisons of a length.
 
-Letters: S seeds, C clusters.
+Letters: R runs, S seeds, C clusters.
 """
 
 from collections.abc import Mapping
@@ -10,15 +10,15 @@ import pandas as pd
 
 from extrapolate.statistics.intervals import Estimate, estimate
 
-ENOUGH_DOCUMENTS = 30  # below this, stretches of 16 L tokens are resampled in the documents' place
+ENOUGH_DOCUMENTS = 30  # below this, stretches of 16 L tokens are resampled instead of documents
 SETTING = ["protocol", "factor", "targets_hash"]
-_LOSSES = ("loss", "control_loss", "optimum_loss")
+LOSSES = ("loss", "control_loss", "optimum_loss")
 
 
 class Sums:
     """One model's sums of losses (nats) and numbers of targets by cluster, for each of its runs.
 
-    seeds: those that are known, in order. runs: how many runs there are.
+    seeds: the known ones, in order. runs: the number of runs.
     """
 
     def __init__(self, at: Mapping[int | None, int], sum_RC: Mapping[str, np.ndarray]) -> None:
@@ -26,16 +26,16 @@ class Sums:
         self._at, self._sum_RC = at, sum_RC
 
     def of(self, seeds: tuple[int, ...], name: str) -> np.ndarray:
-        """The sums of one column, [S, C], of the runs with these seeds; NaN if a run has no such cluster.
+        """One column's sums, [S, C], for the runs with these seeds; NaN if a run lacks the cluster.
 
-        A run whose seed is unknown goes with each of them.
+        A run with an unknown seed stands for each of them.
         """
         chosen = [self._at[None]] * max(1, len(seeds)) if None in self._at else [self._at[seed] for seed in seeds]
         found: np.ndarray = self._sum_RC[name][chosen]
         return found
 
     def mean(self) -> float:
-        """The mean loss over all runs, nats per target; infinite if it is not a number."""
+        """The mean loss over all runs, nats per target; infinite instead of NaN."""
         means = []
         for run in self._at.values():
             held_C = ~np.isnan(self._sum_RC["n_targets"][run])
@@ -46,8 +46,7 @@ class Sums:
 class Setting:
     """The sums of all models at one length of one protocol, on the same targets.
 
-    clusters: what is resampled, in words. count: how many there are. models: each model's sums, in the order of the
-    rows.
+    clusters: the kind of clusters, in words. count: their number. models: each model's sums, in the order of the rows.
     """
 
     def __init__(self, protocol: str, factor: float, rows: pd.DataFrame) -> None:
@@ -59,7 +58,7 @@ class Setting:
 
 
 def settings(rows: pd.DataFrame) -> list[Setting]:
-    """Documents' rows, summed: each protocol, factor and set of targets."""
+    """The sums for each protocol, factor and set of targets in documents' rows."""
     return [
         Setting(str(protocol), float(str(factor)), here)
         for (protocol, factor, _), here in rows.groupby(SETTING, observed=True)
@@ -67,9 +66,9 @@ def settings(rows: pd.DataFrame) -> list[Setting]:
 
 
 def difference(ours: Sums, own: str, theirs: Sums, other: str, seeds: tuple[int, ...]) -> Estimate | None:
-    """One column of a model minus one of another, of the runs with these seeds, which both have.
+    """One column of a model minus a column of another, over the runs with these seeds, which both have.
 
-    None if the runs do not have the same clusters, or one has no loss of that name.
+    None if the runs have different clusters, or one lacks the column.
     """
     held_SC = ~np.isnan(np.concatenate([ours.of(seeds, "n_targets"), theirs.of(seeds, "n_targets")]))
     if (held_SC != held_SC[0]).any():
@@ -82,20 +81,20 @@ def difference(ours: Sums, own: str, theirs: Sums, other: str, seeds: tuple[int,
 
 
 def clusters_of(rows: pd.DataFrame) -> tuple[str, list[str]]:
-    """What is resampled, and the columns that tell it: documents, or stretches of 16 L tokens where those are few."""
+    """What is resampled, and its columns: documents, or stretches of 16 L tokens if there are few documents."""
     if rows["document"].nunique() >= ENOUGH_DOCUMENTS:
         return "documents", ["document"]
     return "stretches", ["document", "block"]
 
 
 def over_seeds(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Of one model's rows: sums of losses (nats) and numbers of targets for each group, means over seeds."""
+    """Like `sums_of` for the rows of one model, averaged over seeds."""
     return sums_of(rows, [*by, "seed"]).groupby(by, observed=True).mean()
 
 
 def sums_of(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """Sums of losses (nats) and numbers of targets for each group of rows."""
-    sums = rows[[*by, "n_targets"]].assign(**{name: rows[name].astype(float) * rows["n_targets"] for name in _LOSSES})
+    sums = rows[[*by, "n_targets"]].assign(**{name: rows[name].astype(float) * rows["n_targets"] for name in LOSSES})
     return sums.groupby(by, dropna=False, observed=True).sum(min_count=1)
 
 

@@ -1,4 +1,4 @@
-"""Probes, one file each. A file in this folder is found and registered by itself."""
+"""Probes. Modules of this folder are found, and register their probes."""
 
 import importlib
 import pkgutil

@@ -1,4 +1,4 @@
-"""Where documents come from, one file each. A file in this folder is found and registered by itself."""
+"""Sources of documents. Modules of this folder are found, and register their source."""
 
 import importlib
 import pkgutil
@@ -13,9 +13,9 @@ for _module in pkgutil.iter_modules(__path__):
 
 
 def open_source(spec: str, text_field: str = "text") -> Source:
-    """A source from its name (`stdlib`, `synthetic:markov`, `hf:NAME`), or from a file, a folder or a glob.
+    """Opens a source by name (`stdlib`, `synthetic:markov`, `hf:NAME`), or a file, a folder or a glob.
 
-    Raises UserError if there is no such source; reading one may raise UserError too, naming the document.
+    Raises UserError if there is no such source. Reading it may also raise UserError, naming the document.
     """
     name, colon, argument = spec.partition(":")
     if name in sources.names():

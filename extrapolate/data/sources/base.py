@@ -1,4 +1,4 @@
-"""What a source with a name is, and how the text of a row is read. Everything that no name begins is a path."""
+"""Sources with a name, and reading the text of a row. A spec that begins with no such name is a path."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -12,12 +12,12 @@ from extrapolate.errors import UserError
 class NamedSource(ABC):
     """A source that is opened as `name`, or as `name:ARGUMENT`."""
 
-    argument: ClassVar[str] = ""  # what stands after the colon, as messages show it; "" if the name is all
+    argument: ClassVar[str] = ""  # the part after the colon, as messages show it; "" if there is none
 
     @classmethod
     @abstractmethod
     def open(cls, argument: str, text_field: str) -> Source:
-        """The documents. `argument` is what stands after the colon, "" if there is nothing.
+        """Opens the source. `argument` is the part after the colon, or "".
 
         `text_field` is the column of text, for sources of rows. Raises UserError if there is no such source.
         """
@@ -27,7 +27,7 @@ sources: specs.Registry[NamedSource] = specs.Registry("source")
 
 
 def form(name: str) -> str:
-    """How a source is asked for: `stdlib`, or `hf:NAME`."""
+    """How to write a source: `stdlib`, or `hf:NAME`."""
     return f"{name}:{sources[name].argument}" if sources[name].argument else name
 
 
@@ -36,7 +36,7 @@ _SPLITS = {"train": "train", "test": "test"} | dict.fromkeys(["validation", "val
 
 
 def text_of(row: Mapping[str, object], field: str, place: str) -> str:
-    """The text in a row's field. Raises UserError, naming the place, if there is none or it cannot be encoded."""
+    """The text in a row's field. Raises UserError, naming the place, if it is missing or cannot be encoded."""
     if field not in row:
         raise UserError(missing(field, list(row), place))
     text = row[field]
@@ -50,7 +50,7 @@ def text_of(row: Mapping[str, object], field: str, place: str) -> str:
 
 
 def split_of(row: Mapping[str, object], field: str) -> str | None:
-    """What the row's column `split` says, as `Document` has it; `field` is the column of text."""
+    """The value of the row's column `split`, as in `Document`. `field` is the column of text."""
     if SPLIT not in row or field == SPLIT:
         return None
     named = row[SPLIT]
@@ -58,5 +58,5 @@ def split_of(row: Mapping[str, object], field: str) -> str | None:
 
 
 def missing(field: str, names: Sequence[str], place: str) -> str:
-    """What to say if a table has no such field."""
+    """The message for a table without the field."""
     return f"{place} has no '{field}'; it has {', '.join(names) or 'nothing'}: choose one with `text_field`"

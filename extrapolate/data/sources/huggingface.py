@@ -38,5 +38,5 @@ class HuggingFace(NamedSource):
                 yield check_size(Document(str(number), text, split_of(row, self.text_field)))
         except UserError:
             raise
-        except Exception as error:  # many libraries' own, by the dataset's format
+        except Exception as error:  # of many libraries, depending on the format
             raise UserError(f"hf:{self.name} cannot be read: {error}") from error

@@ -1,21 +1,21 @@
-"""The embedded corpus."""
+"""The corpus that comes with Python."""
 
 import sysconfig
 import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
-from extrapolate.data.documents import Document, content, fingerprint
+from extrapolate.data.documents import Document, Files
 from extrapolate.data.sources.base import NamedSource, sources
 from extrapolate.errors import UserError
 
 
 @sources.register("stdlib")
-class StandardLibrary(NamedSource):
+class StandardLibrary(Files, NamedSource):
     """The sources of the running Python's standard library, without its tests: real text, nothing downloaded."""
 
-    # Tests, and what distributions add: the corpus should differ between builds as little as it can. And generated
-    # tables: the code pages repeat each other, so that a held-out one would stand in the training text as well.
+    # Tests and what distributions add, so that the corpus differs little between builds. And generated tables: code
+    # pages repeat each other, so a held-out one would also be in the training text.
     EXCLUDED = frozenset(
         {"test", "tests", "idle_test", "site-packages", "dist-packages", "__pycache__", "_bundled", "lib-dynload"}
         | {"encodings", "pydoc_data", "entities.py"}
@@ -41,21 +41,13 @@ class StandardLibrary(NamedSource):
         return cls()
 
     def __iter__(self) -> Iterator[Document]:
-        for path in self.files:
+        for name, path in self.named():
             with tokenize.open(path) as file:
-                yield Document(self._name(path), file.read())
+                yield Document(name, file.read())
 
-    def _name(self, path: Path) -> str:
-        return path.relative_to(self.root).as_posix()
-
-    def fingerprint(self) -> str:
-        """A hash of the files' paths, sizes and times, in order."""
-        return fingerprint(self.files)
-
-    def content(self) -> str:
-        """The SHA-256 of the files' names in the library and of what they hold."""
-        return content((self._name(path), path) for path in self.files)
+    def named(self) -> list[tuple[str, Path]]:
+        return [(path.relative_to(self.root).as_posix(), path) for path in self.files]
 
     def size(self) -> int:
-        """How many bytes of text there are."""
+        """The number of bytes of text."""
         return sum(path.stat().st_size for path in self.files)

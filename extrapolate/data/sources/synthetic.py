@@ -1,4 +1,4 @@
-"""Text whose best possible prediction is known, as a source."""
+"""Synthetic text as a source."""
 
 from extrapolate.data.sources.base import NamedSource, sources
 from extrapolate.data.synthetic.base import Process, parse_process, processes

@@ -1,4 +1,4 @@
-"""Random processes, one file each. A file in this folder is found and registered by itself."""
+"""Random processes. Modules of this folder are found, and register their process."""
 
 import importlib
 import pkgutil

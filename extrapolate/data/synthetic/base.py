@@ -1,7 +1,7 @@
 """Text from random processes whose best possible prediction is known.
 
-Every document draws a hidden parameter, which a reader can only infer from the document itself: the least possible
-loss falls as context grows, and can be computed for every window from its own tokens. Shapes: W windows, T tokens.
+Every document has a hidden parameter that a reader can only infer from the document itself. So the lowest possible loss
+falls with more context, and can be computed for every window from its tokens. Shapes: W windows, T tokens.
 """
 
 import string
@@ -24,7 +24,7 @@ class Process(ABC):
     """A random process over `states` states, each a token and a letter of text.
 
     Keyword-only arguments are the configuration: `documents` of `length` tokens each, drawn from `seed`. Windows of
-    16 L take a length of 16 L + 1 or more.
+    16 L need a length of at least 16 L + 1.
     """
 
     def __init__(self, *, states: int = 16, documents: int = 4096, length: int = 1040, seed: int = 0) -> None:
@@ -40,7 +40,7 @@ class Process(ABC):
 
     @abstractmethod
     def optimum(self, tokens_WT: np.ndarray) -> np.ndarray:
-        """The loss of the best prediction of each token but the first, from those before it in its window.
+        """The loss of the best prediction of each token but the first, given those before it in its window.
 
         Returns nats, float64 [W, T - 1].
         """
@@ -53,7 +53,7 @@ class Process(ABC):
                 yield Document(f"{first + row}", "".join(letters[states]))
 
     def tokenizer(self) -> Tokenizer:
-        """One token a state, numbered like it, and `<eos>`."""
+        """One token per state, with its number, and `<eos>`."""
         vocabulary = {letter: state for state, letter in enumerate(ALPHABET[: self.states])} | {EOS: self.states}
         tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=EOS))
         tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
@@ -66,7 +66,7 @@ processes: specs.Registry[Process] = specs.Registry("synthetic source")
 
 
 def parse_process(spec: str) -> Process:
-    """A process from `markov:states=16,concentration=0.3`. Raises UserError if there is none, or it refuses."""
+    """A process from a spec, `markov:states=16,concentration=0.3`. Raises UserError if the spec is invalid."""
     parsed = specs.parse(spec)
     cls = processes[parsed.name]
     return cls(**specs.convert_arguments(cls, parsed.arguments, owner=parsed.name))

@@ -14,7 +14,7 @@ from extrapolate.results.described import Described, plain
 from extrapolate.statistics import comparison
 from extrapolate.statistics.comparable import strict_mean
 from extrapolate.statistics.comparison import CONTROL, Comparison
-from extrapolate.statistics.key_tokens import of_key_tokens, of_others, same_rule
+from extrapolate.statistics.documents import of_key_tokens, of_others, same_rule
 from extrapolate.statistics.seeds import counts
 from extrapolate.statistics.sums import settings
 

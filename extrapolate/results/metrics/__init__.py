@@ -1,4 +1,4 @@
-"""Every metric, one file each. Every file in this folder is imported, which registers it."""
+"""Metrics. Modules of this folder are found, and register their metrics."""
 
 import importlib
 import pkgutil

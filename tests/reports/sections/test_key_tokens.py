@@ -8,7 +8,7 @@ import pytest
 
 from extrapolate.reports.material import Material
 from extrapolate.reports.sections.key_tokens import KEY_TOKENS, UNLIKE, KeyTokens, chosen
-from extrapolate.statistics.key_tokens import of_key_tokens, of_others
+from extrapolate.statistics.documents import of_key_tokens, of_others
 
 COLUMNS = {"key_context": 3.0, "key_within": 256, "seq_len": 64, "split": "test", "precision": "fp32", "step": 1}
 # By document: targets, of these key tokens, the losses of all and of key tokens, then the control's.

@@ -1,4 +1,4 @@
-"""Files, folders and globs; each kind of file in a file of its own, which is found and registered by itself."""
+"""Files, folders and globs. Modules of this folder are found, and register their kind of file."""
 
 import importlib
 import pkgutil

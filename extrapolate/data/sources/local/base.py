@@ -1,4 +1,4 @@
-"""Local files: which ones a path means, and what a kind of file is."""
+"""Local files: finding them by path, and the kinds of files that can be read."""
 
 import glob
 import importlib.util
@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import IO, Any, ClassVar
 
 from extrapolate import specs
-from extrapolate.data.documents import Document, check_size, content, fingerprint
+from extrapolate.data.documents import Document, Files, check_size
 from extrapolate.data.sources.base import form, sources
 from extrapolate.errors import UserError
 
-COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}  # by suffix, which stands after that of the kind of file: a.txt.gz
+COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}  # by the suffix after that of the kind of file: a.txt.gz
 _BUFFER_BYTES = 2**20
 
 
 class LocalFile:
-    """A file whose content may be compressed. As text it is its path."""
+    """A file whose content may be compressed. `str` gives its path."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -30,13 +30,13 @@ class LocalFile:
 
     @property
     def suffix(self) -> str:
-        """That of the kind of file, without that of the compression: ".txt"."""
+        """The suffix of the kind of file, without that of the compression: ".txt"."""
         return Path(self.path.stem).suffix if self.compression else self.path.suffix
 
     def open(self, mode: str = "r", encoding: str = "utf-8", newline: str | None = None) -> IO[Any]:
-        """What is in it, as `Path.open` gives it, for reading from its beginning: text ("r") or bytes ("rb").
+        """Opens the content for reading from its beginning, as `Path.open` does: as text ("r") or bytes ("rb").
 
-        Raises UserError, now or while it is read, if it is not what its name says, damaged, or empty.
+        If the file is compressed, raises UserError, now or during reading, if it is damaged, empty or of another kind.
         """
         content: IO[bytes] = self.path.open("rb")
         if self.compression:
@@ -46,14 +46,13 @@ class LocalFile:
         return content if mode == "rb" else io.TextIOWrapper(content, encoding, newline=newline)
 
     def read_bytes(self) -> bytes:
-        """All that is in it. Raises what `open` does."""
+        """The whole content. Raises what `open` does."""
         with self.open("rb") as content:
-            found: bytes = content.read()
-        return found
+            return content.read()
 
 
 class _Decompressed(io.RawIOBase):
-    """What is in a compressed file."""
+    """The content of a compressed file."""
 
     def __init__(self, file: LocalFile) -> None:
         import pyarrow as pa
@@ -78,32 +77,32 @@ class _Decompressed(io.RawIOBase):
 
 
 class FileKind(ABC):
-    """How files with one suffix are read."""
+    """Reads files with one suffix."""
 
-    compressible: ClassVar[bool] = True  # whether a compressed one can be read: from its beginning to its end
+    compressible: ClassVar[bool] = True  # whether it is read from beginning to end, so that it may be compressed
     needs: ClassVar[str] = ""  # the package that reads it, which the extra `texts` installs
 
     @classmethod
     @abstractmethod
     def documents(cls, file: LocalFile, name: str, text_field: str) -> Iterator[Document]:
-        """The documents of a file. `name` begins their ids; `text_field` is the column of text, if there are any.
+        """The documents of a file. `name` begins their ids; `text_field` is the column of text, if it has columns.
 
         Raises UserError, naming the file and the place in it, if it cannot be read.
         """
 
     @classmethod
     def size(cls, file: LocalFile, text_field: str) -> int:
-        """About how many bytes of text a file has that is not compressed."""
+        """The approximate number of bytes of text in an uncompressed file."""
         return file.path.stat().st_size
 
 
 kinds: specs.Registry[FileKind] = specs.Registry("kind of file")  # by suffix: ".txt"
 
 
-class LocalFiles:
-    """A file, every file of a folder that can be read, or the files that a glob matches, sorted by their paths.
+class LocalFiles(Files):
+    """A file, every readable file of a folder, or the files that a glob matches, sorted by their paths.
 
-    A file may be compressed: `a.txt.gz` is read as `a.txt` is.
+    Files may be compressed: `a.txt.gz` is read like `a.txt`.
     """
 
     def __init__(self, spec: str, text_field: str) -> None:
@@ -112,7 +111,7 @@ class LocalFiles:
             raise _no_source(spec)
         spec = os.path.expanduser(spec)
         path = Path(spec)
-        if os.path.isdir(spec):  # unlike Path's it takes what can be no path
+        if os.path.isdir(spec):  # unlike Path's, it accepts any text
             self.root = path
             found = [p for p in path.rglob("*") if LocalFile(p).suffix in kinds.names() and p.is_file()]
             if not found:
@@ -133,27 +132,22 @@ class LocalFiles:
             yield from map(check_size, kinds[file.suffix].documents(file, self._name(file), self.text_field))
 
     def _name(self, file: LocalFile) -> str:
-        """What begins the ids of a file's documents: its path in the source; bytes that are not UTF-8 as `\\xff`."""
+        """The beginning of its documents' ids: its path in the source, with bytes that are not UTF-8 as `\\xff`."""
         path = file.path.relative_to(self.root) if file.path.is_relative_to(self.root) else file.path
         return os.fsencode(path.as_posix()).decode("utf-8", "backslashreplace")
 
-    def fingerprint(self) -> str:
-        """A hash of the files' paths, sizes and times, in order."""
-        return fingerprint(file.path for file in self.files)
-
-    def content(self) -> str:
-        """The SHA-256 of the files' names in the source and of what they hold."""
-        return content((self._name(file), file.path) for file in self.files)
+    def named(self) -> list[tuple[str, Path]]:
+        return [(self._name(file), file.path) for file in self.files]
 
     def size(self) -> int | None:
-        """About how many bytes of text there are; None if some are compressed."""
+        """The approximate number of bytes of text; None if some files are compressed."""
         if any(file.compression for file in self.files):
             return None
         return sum(kinds[file.suffix].size(file, self.text_field) for file in self.files)
 
 
 def _check(file: LocalFile) -> None:
-    """Raises UserError if a file cannot be read, as far as that is seen from outside."""
+    """Raises UserError if a file cannot be read, as far as can be told without opening it."""
     if file.suffix not in kinds.names():
         compressed = f"; each may be compressed, as in .txt{' or .txt'.join(COMPRESSIONS)}"
         raise UserError(
@@ -187,7 +181,7 @@ def decoded(raw: bytes, place: str) -> str:
 
 
 def holds_text(text: str, file: LocalFile) -> str:
-    """The text itself. Raises UserError, naming the file, if it is nothing but white space."""
+    """Returns the text. Raises UserError, naming the file, if it is only white space."""
     if not text.strip():
         raise UserError(f"{file} has no text in it; remove it or name the files to use")
     return text

@@ -11,7 +11,7 @@ _BLOCKS = (
     "address,article,aside,blockquote,body,caption,dd,details,dialog,div,dl,dt,fieldset,figcaption,figure,footer,form,"
     "h1,h2,h3,h4,h5,h6,header,hr,legend,li,main,nav,ol,p,pre,section,summary,table,tr,ul"
 )
-# Where a paragraph and a line end, and a space of text that is shown as it is written: they are in no text.
+# Control characters that stand for the end of a paragraph, the end of a line, and a space that must be kept.
 _PARAGRAPH, _LINE, _SPACE = "\x1e", "\x1f", "\x1d"
 
 
@@ -28,7 +28,7 @@ class Html(FileKind):
 
 
 def _text(page: str) -> str:
-    """Paragraphs, with an empty line between them; white space is what a browser makes of it."""
+    """Paragraphs separated by empty lines; white space as a browser shows it."""
     from selectolax.lexbor import LexborHTMLParser
 
     tree = LexborHTMLParser(re.sub(f"[{_PARAGRAPH}{_LINE}{_SPACE}]", "", page))

@@ -33,7 +33,7 @@ class JsonLines(FileKind):
 
 
 def _row(line: bytes, place: str) -> dict[str, object] | None:
-    """The object in a line; None if the line is empty. Raises UserError, naming the place, if it is none."""
+    """The object in a line; None if the line is empty. Raises UserError, naming the place, on anything else."""
     content = decoded(line, place)
     if not content.strip():
         return None

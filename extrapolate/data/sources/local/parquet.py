@@ -7,7 +7,7 @@ from extrapolate.data.sources.base import SPLIT, missing, split_of, text_of
 from extrapolate.data.sources.local.base import FileKind, LocalFile, kinds
 from extrapolate.errors import UserError
 
-# A row may be a book, and a table of them a single group of rows: little is read at a time.
+# Little is read at a time, because a row may be a book, and a table of books a single row group.
 _ROWS_AT_ONCE, _BUFFER_BYTES = 16, 2**20
 
 
@@ -15,7 +15,7 @@ _ROWS_AT_ONCE, _BUFFER_BYTES = 16, 2**20
 class Parquet(FileKind):
     """Every row is a document; one column has the text."""
 
-    compressible = False  # its end is read first
+    compressible = False  # the end is read first
 
     @classmethod
     def documents(cls, file: LocalFile, name: str, text_field: str) -> Iterator[Document]:
@@ -30,7 +30,7 @@ class Parquet(FileKind):
 
     @classmethod
     def size(cls, file: LocalFile, text_field: str) -> int:
-        """The column's size, uncompressed; 0 if that cannot be read: reading the documents then raises the error."""
+        """The column's uncompressed size; 0 if it cannot be read, as `documents` then raises the error."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 

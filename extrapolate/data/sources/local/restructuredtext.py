@@ -7,7 +7,7 @@ from extrapolate.data.documents import Document
 from extrapolate.data.sources.local.base import FileKind, LocalFile, decoded_file, holds_text, kinds
 from extrapolate.errors import UserError
 
-# No other file is read, no settings of the user apply, and errors in a text are not printed.
+# Read no other file, ignore the user's settings, and print no errors.
 _SETTINGS = {
     "file_insertion_enabled": False,
     "raw_enabled": False,
@@ -29,16 +29,16 @@ class RestructuredText(FileKind):
 
 
 def _text(source: str, file: LocalFile) -> str:
-    """Paragraphs and titles, with an empty line between them. What docutils does not know stays as it is written."""
+    """Paragraphs and titles, separated by empty lines. Unknown markup stays as it is."""
     from docutils import nodes
     from docutils.core import publish_doctree
 
     try:
         tree = publish_doctree(source, settings_overrides=_SETTINGS)
-    except Exception as error:  # whatever a text brings it to
+    except Exception as error:  # of any type, depending on the text
         raise UserError(f"{file}: docutils cannot read it: {type(error).__name__}: {error}") from error
     for node in list(tree.findall(nodes.system_message)):
-        # A directive of Sphinx: it stands whole in the message that it is unknown.
+        # An unknown directive, such as Sphinx's: the message about it quotes it in full.
         node.parent.replace(node, [block for block in node.children if isinstance(block, nodes.literal_block)])
     for node in list(tree.findall(lambda node: isinstance(node, nodes.comment | nodes.substitution_definition))):
         node.parent.remove(node)
