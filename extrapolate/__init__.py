@@ -5,7 +5,7 @@
     run = xt.train("rope", seq_len=64)
     table = xt.evaluate(run, factors=(1, 2, 4, 8, 16), extend="pi")
 
-Every call is imported on first use, so that `import extrapolate` is light. docs/python-api.md shows them all.
+Calls are imported on first use, so that `import extrapolate` is fast. docs/python-api.md lists them all.
 """
 
 import importlib
@@ -51,13 +51,13 @@ _PUBLIC = {
 __all__ = ["__version__", *_PUBLIC]
 
 
-if not TYPE_CHECKING:  # a type checker knows the names above, and no others
+if not TYPE_CHECKING:  # type checkers know only the names above
 
     def __getattr__(name: str) -> object:
         if name not in _PUBLIC:
             raise AttributeError(f"module 'extrapolate' has no attribute '{name}'")
         value = getattr(importlib.import_module(f"extrapolate.{_PUBLIC[name]}"), name)
-        globals()[name] = value  # also where a module of that name was imported before: the call is what is meant
+        globals()[name] = value  # replaces a module of that name, if it was imported before
         return value
 
 

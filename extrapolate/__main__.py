@@ -1,4 +1,4 @@
-"""`python -m extrapolate` is the program, as torchrun starts it."""
+"""Runs the program by `python -m extrapolate`, as torchrun does."""
 
 from extrapolate.cli import main
 

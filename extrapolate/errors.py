@@ -1,15 +1,15 @@
-"""What a user did wrong, as opposed to what this program does wrong, and how both are told."""
+"""Errors that the user can fix, and the wording of all errors."""
 
 
 class UserError(ValueError):
-    """An error in the input: the message says what is wrong and what to do about it.
+    """An error in the input. The message says what is wrong and what to do about it.
 
-    Any other ValueError is a fault of this program, or of a library below it.
+    Any other ValueError is a fault of this program or of a library.
     """
 
 
 def reason_of(error: Exception) -> str:
-    """Why one of several pieces of work failed, in words, where the others go on."""
+    """Why one of several tasks failed, in words, while the others continue."""
     if isinstance(error, MemoryError):
         return "there was not enough memory"
     if isinstance(error, OSError) and error.strerror:

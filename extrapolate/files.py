@@ -1,4 +1,4 @@
-"""Writing so that a crash leaves the old file or the new one, never half of either."""
+"""Writing files and folders so that a crash leaves either the old or the new version, never a part of one."""
 
 import contextlib
 import errno
@@ -15,14 +15,14 @@ from extrapolate.errors import UserError
 from extrapolate.version import __version__
 
 SEAL = "sha256"  # the entry of a sealed JSON object
-FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)  # there is no room for what is to be written
+FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)  # errors for lack of space
 
 
-def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Calls `write` with a temporary name beside `path`, flushes, and renames. On failure nothing is left behind."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     with naming(path):
-        temporary.unlink(missing_ok=True)  # what is there is of a process that was killed, or a link to anywhere
+        temporary.unlink(missing_ok=True)  # from a killed process, or a link to anywhere
         try:
             write(temporary)
             sync(temporary)
@@ -35,9 +35,9 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Where writing fails, the error names this path, whatever library wrote, and whatever temporary name it used.
+    """If writing fails, makes the error name this path instead of a temporary one.
 
-    An error that says that there is no room becomes an OSError, as it would be without the library.
+    A library's error about lack of space becomes an OSError.
     """
     try:
         yield
@@ -58,7 +58,7 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def sync(path: Path) -> None:
-    """Makes a file's content durable, or the renames in a folder. An error names the path."""
+    """Makes a file's content or a folder's renames durable. An error names the path."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -70,36 +70,32 @@ def sync(path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Makes a folder within a run, if there is none. Raises UserError if it is a link."""
+    """Makes a folder inside a run, unless it exists. Raises UserError if it is a link."""
     check_no_link(path)
     path.mkdir(exist_ok=True)
 
 
 def check_no_link(path: Path) -> None:
-    """Raises UserError if a path that is written to is a link, which may lead anywhere."""
+    """Raises UserError if a path to be written is a link, which may lead anywhere."""
     if path.is_symlink():
         raise UserError(f"{path} is a link: replace it with a folder")
 
 
 def check_regular(path: Path) -> None:
-    """Raises UserError if a path is there and is no file: a pipe, say, which would be waited for."""
+    """Raises UserError if a path exists but is not a regular file. Reading a pipe, for example, would hang."""
     if path.exists() and not path.is_file():
         raise UserError(f"{path} is no file: remove it")
 
 
 def read_bytes(path: Path) -> bytes:
-    """A file's content. Raises UserError as `check_regular` does, and FileNotFoundError where there is none."""
+    """A file's content. Raises UserError as `check_regular` does, and FileNotFoundError if it does not exist."""
     check_regular(path)
     return path.read_bytes()
 
 
 def write_bytes(path: Path, content: bytes | memoryview) -> None:
     """Writes a file atomically."""
-
-    def write(temporary: Path) -> None:
-        temporary.write_bytes(content)
-
-    write_atomically(path, write)
+    write_atomically(path, lambda temporary: temporary.write_bytes(content))
 
 
 def write_text(path: Path, text: str) -> None:
@@ -113,7 +109,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Reads a JSON file. Raises UserError if it is damaged or not there."""
+    """Reads a JSON file. Raises UserError if it is damaged or missing."""
     try:
         return json.loads(read_bytes(path).decode())
     except FileNotFoundError:
@@ -125,12 +121,12 @@ def read_json(path: Path) -> Any:
 
 
 def write_sealed(path: Path, record: Mapping[str, Any]) -> None:
-    """Writes a JSON object atomically, with a hash of itself: `read_sealed` sees every change."""
+    """Writes a JSON object atomically, with a hash of itself, so that `read_sealed` detects every change."""
     write_json(path, {**record, SEAL: sealed_hash(record)})
 
 
 def read_sealed(path: Path) -> dict[str, Any]:
-    """Reads what `write_sealed` wrote, without the seal. Raises UserError if the file is damaged or not there."""
+    """Reads an object from `write_sealed`, without the seal. Raises UserError if the file is damaged or missing."""
     record = read_json(path)
     if not isinstance(record, dict):
         raise UserError(f"{path} is damaged: it is not an object; restore it")
@@ -138,11 +134,11 @@ def read_sealed(path: Path) -> dict[str, Any]:
 
 
 def unsealed(record: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """A record without its seal. Raises UserError if the seal is not that of the content."""
+    """The record without its seal. Raises UserError if the seal does not match the content."""
     content = {name: value for name, value in record.items() if name != SEAL}
     try:
         same = record.get(SEAL) == sealed_hash(content)
-    except RecursionError:  # it can be too deep to write, although it could be read
+    except RecursionError:  # too deep to write, although it could be read
         same = False
     if not same:
         raise UserError(
@@ -152,7 +148,7 @@ def unsealed(record: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def check_format(where: object, found: object, known: int) -> None:
-    """Raises UserError if a file says another format than the one that this version reads and writes."""
+    """Raises UserError unless a file's format is the one that this version reads and writes."""
     if type(found) is not int:
         raise UserError(f"{where} is damaged: it does not say its format; restore it")
     if found != known:
@@ -163,29 +159,26 @@ def check_format(where: object, found: object, known: int) -> None:
 
 
 def sealed_hash(record: Mapping[str, Any]) -> str:
-    """The SHA-256 of a JSON object's content, whatever its layout and the order of its keys."""
+    """The SHA-256 of a JSON object, independent of its layout and the order of its keys."""
     return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
 
 def remove_partials(folder: Path) -> None:
-    """Deletes the files that killed processes left under temporary names, in folders below too.
-
-    Only the holder of the folder's lock may call it.
-    """
+    """Deletes temporary files of killed processes, also in subfolders. Needs the folder's lock."""
     for path in folder.rglob(".*.partial"):
         if not path.is_dir():
             path.unlink(missing_ok=True)
 
 
 class InUse(UserError):  # noqa: N818 (what the place is)
-    """Another process writes there."""
+    """Another process is writing to the folder."""
 
 
 @contextlib.contextmanager
 def locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
-    """Holds the folder for one writer, or for one of several that share it; a killed process lets go of it.
+    """Locks the folder for one writer, or for several that share it. A killed process releases its lock.
 
-    Raises InUse where another holds it.
+    Raises InUse if another process holds it.
     """
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file, not a folder; choose another `out`")
@@ -202,15 +195,15 @@ def _nothing(folder: Path) -> bool:
 def new_folder(
     out: Path, check: Callable[[Path], None] | None = None, goes_on: Callable[[Path], bool] = _nothing
 ) -> Iterator[Path]:
-    """Gives an empty folder beside `out`, which takes the name `out` at the end. On failure nothing is left behind.
+    """Gives an empty folder beside `out`, which is renamed to `out` at the end. On failure nothing is left behind.
 
-    Unless there is work that `goes_on`: that is asked of the folder of an earlier call, which is then given instead of
-    an empty one; and where this call fails by anything but a UserError, of its own folder, which is then left.
+    `goes_on` says whether a folder holds work that can be resumed. If the one left by an earlier call does, it is given
+    instead of an empty one. If this call fails by anything but a UserError and its folder does, the folder is kept.
 
-    Where `out` is there already, `check` is called with it, and raises UserError where it must stay; without `check`
-    it always stays. Else the new folder replaces it. A kill leaves the old folder or the new one, whole: the next call
-    removes what else is left, and where the kill came between two renames, it first gives the old one its name back.
-    Links in `out` are followed. Raises UserError if `out` cannot be a new folder, or another process is writing it.
+    If `out` exists, `check` is called with it, and raises UserError if it must stay; without `check` it always stays.
+    Otherwise the new folder replaces it. After a kill, the old or the new folder is there, complete; the next call
+    removes the rest, and restores the old one if the kill came between two renames. Links in `out` are followed. Raises
+    UserError if `out` cannot be a new folder, or another process is writing it.
     """
     place = _place(out)
     beside = _Beside(place)
@@ -232,10 +225,10 @@ def new_folder(
             except UserError:
                 kept = _nothing
                 raise
-            for path in beside.new.iterdir():  # a library that wrote it may not have flushed it
+            for path in beside.new.iterdir():  # libraries may not have flushed what they wrote
                 sync(path)
             sync(beside.new)
-            refuse()  # once more: what was put there meanwhile must not be lost
+            refuse()  # again, so as not to lose what was put there in the meantime
             if place.exists():
                 shutil.copymode(place, beside.new)
                 place.rename(beside.old)
@@ -243,20 +236,20 @@ def new_folder(
             sync(place.parent)
         finally:
             beside.settle(kept)
-            beside.lock.unlink(missing_ok=True)  # who waits for it sees that it is gone, and takes a new one
+            beside.lock.unlink(missing_ok=True)  # a process that opened it sees that it is gone
 
 
 def tidy(out: Path) -> None:
-    """Removes what a process that was killed when it had finished a new folder left beside it."""
+    """Removes what a process left beside a new folder if it was killed just after finishing it."""
     beside = _Beside(Path(os.path.realpath(out)))
     if beside.lock.exists():
-        with contextlib.suppress(UserError), _held(beside.lock, out):  # held: that process will do it
+        with contextlib.suppress(UserError), _held(beside.lock, out):  # if it is held, its holder will tidy
             beside.settle()
             beside.lock.unlink(missing_ok=True)
 
 
 class _Beside:
-    """What lies beside a folder while it is made: the new one, the one that it replaces, and the lock of both."""
+    """The paths beside a folder in the making: the new one, the one that it replaces, and the lock."""
 
     def __init__(self, place: Path) -> None:
         self.place, name = place, place.name
@@ -264,9 +257,9 @@ class _Beside:
         self.lock = place.with_name(f".{name}.lock")
 
     def settle(self, goes_on: Callable[[Path], bool] = _nothing) -> None:
-        """Leaves the folder alone, and work that goes on. For who holds the lock.
+        """Removes everything but the folder and work that `goes_on`. Needs the lock.
 
-        The folder is the old one, where there is no new one in its place.
+        If the folder is missing, the old one takes its place.
         """
         if self.old.is_dir() and not self.old.is_symlink() and not self.place.exists():
             self.old.rename(self.place)
@@ -276,7 +269,7 @@ class _Beside:
 
 
 def _place(out: Path) -> Path:
-    """Where a new folder is to lie, with all links followed; the folder above it is made."""
+    """The path of a new folder, with all links followed. Creates its parent."""
     place = Path(os.path.realpath(out))
     if place.is_symlink():
         raise UserError(f"{out} is a link to itself; choose another `out`")
@@ -303,18 +296,18 @@ def _remove(path: Path) -> None:
 
 @contextlib.contextmanager
 def _held(path: Path, what: Path, *, shared: bool = False) -> Iterator[None]:
-    """Holds a lock file. Raises InUse where another process has it, and so writes `what`."""
+    """Holds a lock file. Raises InUse if another process has it, and so is writing `what`."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     except OSError as error:
-        if error.errno == errno.ELOOP:  # it may lead to any file
+        if error.errno == errno.ELOOP:  # a link may lead to any file
             raise UserError(f"{path} is a link, which no lock is; delete it") from None
         raise
     with os.fdopen(descriptor):
         try:
             fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
             mine = os.path.samestat(os.fstat(descriptor), path.stat())
-        except (BlockingIOError, FileNotFoundError):  # held, or just let go of and removed
+        except (BlockingIOError, FileNotFoundError):  # held, or just released and removed
             mine = False
         if not mine:
             raise InUse(f"{what} is being written by another process; wait for it or use another folder")

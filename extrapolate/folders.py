@@ -1,4 +1,4 @@
-"""Finding runs in folders of folders, and naming them in lists."""
+"""Finding runs in nested folders, and naming them in lists."""
 
 import itertools
 import os
@@ -9,13 +9,14 @@ from typing import TypeVar
 
 T = TypeVar("T", bound=Hashable)
 RUN_FILE = "config.json"
-LISTED = 6  # names in a message; more are counted
+LISTED = 6  # names in a message; the others are counted
 
 
 def below(folder: Path, tables: bool = False) -> tuple[list[Path], list[str]]:
-    """The folder and every one below it, in order, without hidden folders and without what is in a run; and in words,
-    what was left out: links to folders, which may lead anywhere, runs (and folders of tables) in the folder of a run,
-    in a hidden one or in a folder of that, and what cannot be read. The folder itself may be a link.
+    """Lists the folder and all below it in order, except hidden ones and those inside a run; the folder may be a link.
+
+    Also says what was left out: links to folders; runs (with `tables`, also folders of tables) inside a run or a hidden
+    folder; and folders that cannot be read.
     """
 
     def wanted(names: Iterable[str]) -> bool:
@@ -60,12 +61,12 @@ def _names(folder: Path) -> list[str]:
 
 
 def unique_names(folders: Iterable[Path]) -> dict[Path, str]:
-    """Every folder's name, with as much of its path before it as tells it from the others: `rope`, `s1/expe`."""
+    """Every folder's name, with as much of its path as distinguishes it from the others: `rope`, `s1/expe`."""
     return told_apart({folder: (folder.parent, folder.name) for folder in folders})
 
 
 def told_apart(places: Mapping[T, tuple[Path, str]]) -> dict[T, str]:
-    """As `unique_names`, of things that have names in folders. If paths do not tell them apart, numbers do."""
+    """Like `unique_names`, for things with names in folders. If paths do not distinguish them, numbers do."""
     names = {one: name for one, (_, name) in places.items()}
     for depth in range(1, max((len(folder.parts) for folder, _ in places.values()), default=0) + 1):
         count = Counter(names.values())

@@ -1,9 +1,9 @@
-"""What long work tells about its progress: one interface for the command line, notebooks and programs."""
+"""Reporting the progress of long work: one interface for the command line, notebooks and programs."""
 
 from collections.abc import Callable
 from typing import Protocol, Self
 
-# Called as work goes on: what is being done, and how many inputs (tokens) were done since the last call.
+# Called during work, with its present part and the number of inputs (tokens) processed since the last call.
 Advance = Callable[[str, float], None]
 
 # Called with one line for the user.
@@ -11,28 +11,28 @@ Say = Callable[[str], None]
 
 
 def unseen(what: str, inputs: float) -> None:
-    """Progress that nobody watches."""
+    """Ignores progress."""
 
 
 class Display(Protocol):
-    """One piece of work on display, from `with` to its end."""
+    """Displays one piece of work, for the duration of a `with` block."""
 
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *error: object) -> None: ...
 
     def update(self, what: str, done: float, total: float | None = None, note: str = "") -> None:
-        """So much is done of the total; where that is None, of `what`, the part under way. A note goes along."""
+        """Shows how much is done of the total, or without one, of the part `what`. The note is shown too."""
 
 
 class Progress(Protocol):
-    """Who is told how far long work is, and what a user should know."""
+    """Receives messages and progress."""
 
     def say(self, message: str) -> None:
-        """One line."""
+        """Shows a line."""
 
     def display(self, unit: str, stopped: str = "stopped") -> Display:
-        """A piece of work begins. `unit` is what is counted; `stopped` is said where the user stops it."""
+        """Starts a piece of work. `unit` is what is counted; `stopped` is shown if the user stops it."""
 
 
 class _NoDisplay:
@@ -47,13 +47,13 @@ class _NoDisplay:
 
 
 class Quiet:
-    """Tells nobody."""
+    """Shows nothing."""
 
     def say(self, message: str) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def display(self, unit: str, stopped: str = "stopped") -> Display:
-        """Nothing."""
+        """Displays nothing."""
         return _NoDisplay()
 
 

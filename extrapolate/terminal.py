@@ -1,31 +1,30 @@
-"""Progress on stderr: a bar in a terminal, plain lines elsewhere; with rate and time left."""
+"""Progress on stderr, with rate and time left: a bar in a terminal, plain lines elsewhere."""
 
 import sys
 import time
 from typing import Any, Self
 
 PLAIN_EVERY_S = 5.0
-PLAIN_LAST_S = 1.0  # what is done sooner needs no line
-RATE_AFTER_S = 3.0  # a rate is known well enough to say how long the whole takes, once so much of it is done:
-RATE_AFTER_SHARE = 0.005  # before that, most of the time may have gone into starting
-RATE_AT_LAST_S = 30.0  # or once so much time has passed
-LONG_S = 10.0  # less is not worth saying
+PLAIN_LAST_S = 1.0  # shorter work needs no line
+# The total time is estimated after RATE_AFTER_S and RATE_AFTER_SHARE of the work, because starting may take most of the
+# time before, or after RATE_AT_LAST_S. It is not shown if less than LONG_S is left.
+RATE_AFTER_S, RATE_AFTER_SHARE, RATE_AT_LAST_S, LONG_S = 3.0, 0.005, 30.0, 10.0
 
 
 class Terminal:
     """Shows the progress of a call on stderr: a bar in a terminal, plain lines elsewhere."""
 
     def say(self, message: str) -> None:
-        """One line."""
+        """Shows a line."""
         say(message)
 
     def display(self, unit: str, stopped: str = "stopped") -> "ProgressBar":
-        """A piece of work begins. `unit` is what is counted; `stopped` is said on Ctrl-C."""
+        """Starts a piece of work. `unit` is what is counted; `stopped` is shown on Ctrl-C."""
         return ProgressBar(unit, stopped)
 
 
 class ProgressBar:
-    """Shows how far one piece of work is. `unit` is what is counted; `stopped` becomes a note of Ctrl-C's exception."""
+    """Shows the progress of one piece of work. `unit` is what is counted; `stopped` is added to KeyboardInterrupt."""
 
     def __init__(self, unit: str, stopped: str = "stopped") -> None:
         self.unit, self.stopped = unit, stopped
@@ -52,13 +51,13 @@ class ProgressBar:
         if self._bar is not None:
             self._bar.stop()
         if isinstance(error[1], KeyboardInterrupt):
-            error[1].add_note(self.stopped)  # who catches it says so
+            error[1].add_note(self.stopped)
 
     def update(self, what: str, done: float, total: float | None = None, note: str = "") -> None:
-        """So much is done. `what` is the part that is under way.
+        """Updates the display. `what` is the present part of the work.
 
-        With a total, done and total are of the whole work, and so is the time left. Where the total is not known,
-        done is of this part alone.
+        With a total, `done`, `total` and the time left are about the whole work; without one, `done` is about this part
+        only.
         """
         now = time.monotonic()
         counted = what if total is None else "the whole"
@@ -98,9 +97,9 @@ def duration(seconds: float) -> str:
 
 
 def shown(text: str) -> str:
-    r"""The text with what cannot be printed in Python's words: an escape character is `\x1b`, a new line `\n`.
+    r"""Escapes unprintable characters as in Python: an escape character is `\x1b`, a new line `\n`.
 
-    So a name or a message from elsewhere moves no cursor and changes no colour.
+    So names and messages from elsewhere cannot move the cursor or change colours.
     """
     if text.isprintable():
         return text
@@ -108,5 +107,5 @@ def shown(text: str) -> str:
 
 
 def say(message: str) -> None:
-    """One line on stderr."""
+    """Prints a line on stderr."""
     print(shown(message), file=sys.stderr, flush=True)

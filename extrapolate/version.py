@@ -1,3 +1,3 @@
-"""This package's version, which every result carries."""
+"""The version of this package, which is recorded in every result."""
 
 __version__ = "0.1.0"

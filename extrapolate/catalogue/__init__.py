@@ -1,1 +1,1 @@
-"""What `extrapolate encodings`, `extensions` and `columns` list, read from the code."""
+"""The contents of `extrapolate encodings`, `extensions` and `columns`, read from the code."""

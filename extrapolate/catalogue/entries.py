@@ -1,4 +1,4 @@
-"""What `extrapolate encodings` and `extensions` list, read from docstrings and signatures."""
+"""The entries of `extrapolate encodings` and `extensions`, read from docstrings and signatures."""
 
 import inspect
 from collections.abc import Iterable, Iterator
@@ -10,15 +10,15 @@ from extrapolate.encodings.base import FAMILIES, Dims, Encoding, encodings, laye
 from extrapolate.extensions.base import extensions
 from extrapolate.model.model import find, layer_encodings
 
-# What applies to what does not depend on sizes; these are the tiny preset's.
+# The tiny preset's sizes; which extensions apply does not depend on them.
 DIMS = Dims(width=128, heads=4, head_dim=32, seq_len=64, layers=4)
-# What begins a paragraph of a docstring.
+# Beginnings of paragraphs in docstrings.
 HEADED = ("Beyond L:", "Arguments:", "Source:", "Sources:", "Our reading:")
 
 
 @dataclass(frozen=True)
 class Argument:
-    """One argument of a spec; the default as text, `auto` where it follows from the model or L."""
+    """One argument of a spec, with its default as text: `auto` if it depends on the model or L."""
 
     name: str
     kind: str
@@ -27,10 +27,10 @@ class Argument:
 
 @dataclass(frozen=True)
 class Entry:
-    """One thing that users name in a spec: `text` is its docstring.
+    """An encoding or extension; `text` is its docstring.
 
-    `group` is an encoding's family, and what of a plan an extension changes; `applies` what of the other of these two
-    kinds it can be combined with.
+    `group` is an encoding's family, or the part of a plan that an extension changes. `applies`: the extensions that an
+    encoding can be combined with, or the encodings for an extension.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Entry:
 
 
 def entry_of(name: str, cls: type, group: str, caption: str = "", applies: Iterable[str] = ()) -> Entry:
-    """The entry of a class, from what it says of itself."""
+    """The entry of a class, from its docstring and attributes."""
     text = inspect.getdoc(cls) or ""
     display, source = getattr(cls, "display", name), getattr(cls, "source", "")
     summary = text.partition("\n")[0]
@@ -60,7 +60,7 @@ def arguments_of(cls: type) -> Iterator[Argument]:
 
 
 def encoding_entry(name: str) -> Entry:
-    """The entry of an encoding, registered or `path/to/file.py:Class`. Raises UserError if there is none."""
+    """The entry of an encoding, registered or `path/to/file.py:Class`. Raises UserError if it is unknown."""
     cls = find(name)
     layers = _layers(name)
     applies = tuple(n for n in extensions.names() if extensions[n]().refusal(layers) is None)
@@ -69,29 +69,29 @@ def encoding_entry(name: str) -> Entry:
 
 @cache
 def _layers(name: str) -> list[Encoding]:
-    """The layers of an encoding. A registered one fits at these sizes, and to count its bytes would take seconds."""
+    """The layers of an encoding. A registered one is known to fit, and counting its bytes would take seconds."""
     return layers_of(encodings[name], {}, DIMS) if name in encodings.names() else layer_encodings(name, {}, DIMS)
 
 
 def encoding_entries() -> list[Entry]:
-    """Every encoding, family by family."""
+    """All encodings, by family."""
     return sorted(map(encoding_entry, encodings.names()), key=lambda e: (FAMILIES.index(e.group), e.name))
 
 
 def extension_entry(name: str) -> Entry:
-    """The entry of an extension. Raises UserError if there is none."""
+    """The entry of an extension. Raises UserError if it is unknown."""
     cls = extensions[name]
     applies = tuple(n for n in encodings.names() if cls().refusal(_layers(n)) is None)
     return entry_of(name, cls, cls.needs, "", applies)
 
 
 def extension_entries() -> list[Entry]:
-    """Every extension, by what it changes."""
+    """All extensions, by what they change."""
     return sorted(map(extension_entry, extensions.names()), key=lambda e: (e.group, e.name))
 
 
 def paragraphs(text: str) -> str:
-    """A docstring with each paragraph on one line, to be folded at any width: a headed line begins a paragraph."""
+    """A docstring with each paragraph on one line, for folding at any width. A line with a heading starts one."""
     lines: list[str] = [""]
     for line in text.splitlines():
         if lines[-1] and line and not line.startswith((*HEADED, " ", "-")):

@@ -1,4 +1,4 @@
-"""What every column of every table means, as `extrapolate columns` prints it."""
+"""The tables and columns that `extrapolate columns` describes."""
 
 from collections.abc import Iterator
 
@@ -69,7 +69,7 @@ def table(name: str) -> Described:
 
 
 def rows(one: Described) -> Iterator[dict[str, str]]:
-    """What `extrapolate columns --json` prints of a table: a row for each column."""
+    """The rows that `extrapolate columns --json` prints for a table, one per column."""
     for group in one.groups:
         for c in group.columns:
             yield {

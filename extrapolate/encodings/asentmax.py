@@ -18,7 +18,7 @@ class ASEntmax(Encoding):
     Weights are max(z/2 - t, 0)^2 with t such that they add up to 1 (entmax, alpha = 1.5). Half of the heads, the first
     ones, have ALiBi's bias -slope_h (i - j); the others have no encoding (together: NAPE), and their query i is
     multiplied by 1 + softplus(w x_i) ln(i + 2)^(range tanh(u x_i)), x the layer's attention input, w and u one vector
-    per head, before the division by sqrt(K). With an odd number of heads, the one more has no encoding.
+    per head, before the division by sqrt(K). With an odd number of heads, the extra one has no encoding.
     Beyond L: keys whose scores are too low keep a weight of exactly 0, however many there are; the factor grows with
     the query's index as it did up to L, and the bias acts as a soft window.
 

@@ -28,7 +28,7 @@ FAMILIES = ("absolute", "rotary", "bias", "content-dependent", "recurrent", "wra
 
 @dataclass(frozen=True)
 class Dims:
-    """What an encoding knows of its model: width D, heads H, head_dim K, training length L (tokens), its layer."""
+    """What an encoding knows about its model: width D, heads H, head_dim K, training length L (tokens), its layer."""
 
     width: int
     heads: int
@@ -112,7 +112,7 @@ class Encoding(nn.Module):
 
     @property
     def has_rotation(self) -> bool:
-        """Whether this layer's `rotate` does anything; it is to be overridden where only some layers rotate."""
+        """Whether this layer's `rotate` does anything. Override it if only some layers rotate."""
         return type(self).rotate is not Encoding.rotate
 
     def embed(self, x_BTD: Tensor, pos_T: Tensor) -> Tensor:
@@ -163,14 +163,14 @@ class Encoding(nn.Module):
     def mix(self, q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, state: Any) -> Tensor | None:
         """[B, H, T, K], what each token gathers in place of attention, such as a recurrence's; or None for attention.
 
-        Called with all tokens of the window, after `rotate`. Nothing later may enter. There are no scores then, so
-        that `bias`, `scores`, `weights` and extensions of attention mean nothing.
+        Called with all tokens of the window, after `rotate`. A token must not depend on later ones. There are no
+        scores then, so `bias`, `scores`, `weights` and extensions of attention do not apply.
         """
         return None
 
     @torch.no_grad()
     def attends(self) -> bool:
-        """Whether the layer has attention: `mix` puts nothing in its place."""
+        """Whether the layer has attention, which `mix` does not replace."""
         if type(self).mix is Encoding.mix:
             return True
         device = next((tensor.device for tensor in (*self.parameters(), *self.buffers())), None)
@@ -225,15 +225,15 @@ class Encoding(nn.Module):
         return {name: getattr(self, name) for name in specs.parameters(type(self))}
 
     def label(self) -> str:
-        """The name in tables: `ExPE`, with any argument that is not its default: `ExPE(size=32)`."""
+        """The name in tables: `ExPE`, or with arguments that differ from their defaults, `ExPE(size=32)`."""
         given = [f"{name}={_short(value)}" for name, value in self.unusual_arguments().items()]
         return self.display + (f"({', '.join(given)})" if given else "")
 
     def unusual_arguments(self) -> dict[str, Any]:
-        """The arguments that are not their defaults.
+        """The arguments that differ from their defaults.
 
-        Defaults may depend on the model, so they are read from a second instance. An argument that is given its
-        default does not count: the same model must not get another name.
+        Defaults may depend on the model, so they are read from a second instance. An argument that equals its default
+        does not count, so that equal models have the same name.
         """
         usual = type(self)(self.dims).arguments()
         return {name: value for name, value in self.arguments().items() if usual[name] != value}
@@ -241,9 +241,9 @@ class Encoding(nn.Module):
     def begin_step(self, done: float) -> None:
         """Called before every training step, in every layer, with the share of training that is done, 0 to 1.
 
-        For what changes in the course of a training. A resumed one goes on in the middle, and other processes train
-        along: what is kept must follow from `done` alone. Compiled code takes numbers for constants, and a plan's
-        copies of this encoding share tensors alone: keep it in a tensor, changed in place.
+        For settings that change during training. They must follow from `done` alone, because training may be resumed,
+        or run in several processes. Keep them in a tensor and change it in place: compiled code treats numbers as
+        constants, and a plan's copies of this encoding share only tensors.
         """
 
     def constrain(self) -> None:

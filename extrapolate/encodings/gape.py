@@ -54,13 +54,13 @@ class GAPE(PRoPE):
         self.length = dims.seq_len if length is None else length
         if self.length < 1:
             raise UserError(f"gape: length must be at least 1 token, not {length}")
-        one = math.log(math.expm1(1.0))  # of which softplus is 1
+        one = math.log(math.expm1(1.0))  # where softplus is 1
         self.query_HK, self.key_HK = (nn.Parameter(torch.zeros(dims.heads, dims.head_dim)) for _ in range(2))
         self.key_bias_H = nn.Parameter(torch.zeros(dims.heads))
         self.query_bias_H, self.gamma_H = (nn.Parameter(torch.full((dims.heads,), one)) for _ in range(2))
 
     def scores(self, q_BHTK: Tensor, k_BHSK: Tensor, context: Context) -> Tensor:
-        # Turned back: the gates read what the rotation was given.
+        # Undo the rotation: the gates read unrotated queries and keys.
         own_q, own_k = self.rotate(q_BHTK.float(), k_BHSK.float(), -context.pos_T, -context.pos_S)
         wish_BHT = (own_q * self.query_HK[:, None]).sum(dim=-1) + self.query_bias_H[:, None]
         landmark_BHS = (own_k * self.key_HK[:, None]).sum(dim=-1) + self.key_bias_H[:, None]

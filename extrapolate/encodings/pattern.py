@@ -41,7 +41,7 @@ class Pattern(Wrapper):
         texts = [specs.unwrapped(text.strip()) for text in texts]
         turn = dims.layer % len(texts)
         super().__init__(dims, texts[turn])
-        named = [made(text, dataclasses.replace(dims, layer=0)) for text in texts]  # each as the first would have it
+        named = [made(text, dataclasses.replace(dims, layer=0)) for text in texts]  # each as in the first layer
         members = [member for _, member in named]
         spelled = [specs.spell(name, member.arguments()) for name, member in named]
         for text, member in zip(spelled, members, strict=True):
@@ -50,11 +50,11 @@ class Pattern(Wrapper):
         self.layers = _listed(spelled)
         self.unusual_layers = _listed([specs.spell(name, member.unusual_arguments()) for name, member in named])
         self.member_labels = [member.label() for member in members]
-        self.firsts = {self.base: self.inner}  # by spec, in the first layer: the first that has it
+        self.firsts = {self.base: self.inner}  # in the first layer: by spec, the first instance
         self._join(members)
 
     def _join(self, members: list[Encoding]) -> None:
-        """What all layers have in common."""
+        """Sets what all layers have in common."""
         attending = [member for member in members if member.attends()]
         spectra = [member.spectrum() for member in attending]
         self._spectrum = spectra[0] if spectra else None
@@ -96,6 +96,6 @@ def _listed(texts: list[str]) -> str:
 
 
 def _enters_first(encoding: Encoding) -> bool:
-    """Whether it has one of the hooks that only the first layer's instance is called with."""
+    """Whether it overrides a hook that is only called on the first layer's instance."""
     index_T, x_BTD = torch.arange(1.0), torch.zeros(1, 1, encoding.dims.width)
     return encoding.positions(index_T) is not index_T or encoding.embed(x_BTD, index_T) is not x_BTD

@@ -1,4 +1,4 @@
-"""What changes in a model at one evaluation length: frozen; equal plans give equal numbers."""
+"""Plans: what changes in a model at one evaluation length. They are frozen, and equal plans give equal numbers."""
 
 import dataclasses
 from abc import ABC, abstractmethod
@@ -9,14 +9,14 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-# Kinds of layers that a part of a plan may be for: those that see all keys, those with a window, those that rotate
+# Kinds of layers that a part of a plan may be for: all, those that see all keys, those with a window, those that rotate
 # queries and keys, and those that do not.
 ALL_LAYERS, GLOBAL, LOCAL, ROTATED, UNROTATED = "all", "global", "local", "rotated", "unrotated"
 LAYERS = (ALL_LAYERS, GLOBAL, LOCAL, ROTATED, UNROTATED)
 
 
 class Layer(Protocol):
-    """What decides of which kinds a layer is: see `Encoding`."""
+    """The attributes that decide a layer's kinds: see `Encoding`."""
 
     @property
     def window(self) -> int | None: ...
@@ -26,7 +26,7 @@ class Layer(Protocol):
 
 
 def is_of(layers: str, encoding: Layer) -> bool:
-    """Whether a layer with this encoding, as it was trained, is of that kind."""
+    """Whether a layer with this encoding, as trained, is of that kind."""
     if layers in (GLOBAL, LOCAL):
         return (encoding.window is None) == (layers == GLOBAL)
     return layers == ALL_LAYERS or encoding.has_rotation == (layers == ROTATED)
@@ -56,7 +56,7 @@ class Pairs(ABC):
 
     @abstractmethod
     def branches(self) -> list[Branch]:
-        """At least one; no pair is seen in two."""
+        """At least one branch; no pair is seen in two."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Plan:
         return dataclasses.replace(self, **changed | both)
 
     def everywhere(self, encodings: Sequence[Layer]) -> "Plan":
-        """The same for layers with these encodings: what is only for a kind that all of them are is for all of them."""
+        """The plan for layers with these encodings: a part for a kind that they all are becomes unconditional."""
         plan = dataclasses.replace(self, only=())
         for layers, part in self.only:
             if all(is_of(layers, encoding) for encoding in encodings):
@@ -118,7 +118,7 @@ class Plan:
         return plan
 
     def of_layer(self, encoding: Layer) -> "Plan":
-        """What changes in a layer with this encoding, as it was trained."""
+        """The plan for a layer with this encoding, as trained."""
         return dataclasses.replace(self.everywhere([encoding]), only=())
 
 

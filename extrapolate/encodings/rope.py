@@ -137,8 +137,8 @@ def turn(pos_T: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
 def circle(angle_TM: Tensor) -> tuple[Tensor, Tensor]:
     """Cosine and sine.
 
-    The compiler sees an operator that it does not know, and computes it once for all layers. What it knows it would
-    compute anew for every head and window, within the product that reads it.
+    As an operator unknown to the compiler, it is computed once for all layers, rather than again for every head and
+    window within the product that reads it.
     """
     return angle_TM.cos(), angle_TM.sin()
 

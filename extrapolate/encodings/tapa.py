@@ -47,7 +47,7 @@ class TAPA(Encoding):
         (q_amplitude, q_phase), (k_amplitude, k_phase) = (x.split(sizes, dim=-1) for x in (q_BHTK, k_BHSK))
         with torch.autocast(q_BHTK.device.type, enabled=False):  # a phase is an angle
             speed_BHTS = scaled_product(q_phase.float(), k_phase.float())
-        # Hidden keys have negative distances, of which there is no power.
+        # Hidden keys have negative distances, whose powers are undefined.
         grown_TS = (context.pos_T[:, None] - context.pos_S).clamp(min=0) ** self.power
         phase_BHTS = 2 * math.pi * self.rounded(grown_TS) * speed_BHTS
         return scaled_product(q_amplitude, k_amplitude) * phase_BHTS.cos()

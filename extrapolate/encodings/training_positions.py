@@ -1,4 +1,4 @@
-"""What encodings have in common whose windows lie elsewhere in training than in evaluation."""
+"""The base of encodings whose windows have other positions in training than in evaluation."""
 
 import dataclasses
 from typing import ClassVar
@@ -44,8 +44,8 @@ class TrainingPositions(Wrapper):
             raise UserError(f"{name} means nothing for {self.inner.display}: it has no positions")
         self.max = max
         self.curriculum = curriculum
-        # How much of the range is open, 0 to 1. A tensor, for compiled code takes a number for a constant; no buffer,
-        # for the step decides it and nothing is to be saved. Copies of the encoding share it, and it stays on the CPU.
+        # The open share of the range, 0 to 1. A tensor, because compiled code treats numbers as constants; no buffer,
+        # because it follows from the step and is not saved. Copies of the encoding share it. It stays on the CPU.
         self.opened = torch.ones((), dtype=torch.float64)
 
     def begin_step(self, done: float) -> None:
@@ -53,6 +53,6 @@ class TrainingPositions(Wrapper):
         self.opened.fill_(min(1.0, done / self.curriculum) if self.curriculum else 1.0)
 
     def reach(self, length: int) -> Tensor:
-        """Where the range of training windows of `length` tokens ends at this step: a float64 on the CPU."""
+        """The end of the range for training windows of `length` tokens at this step: a float64 on the CPU."""
         start = min(length, self.max)
         return start + self.opened * (self.max - start)

@@ -11,7 +11,7 @@ from extrapolate.errors import UserError
 
 
 def made(text: str, dims: Dims) -> tuple[str, Encoding]:
-    """The name in a spec, and the encoding. Raises UserError if none is registered under it, or it refuses this."""
+    """The name in a spec, and the encoding. Raises UserError if it is not registered, or refuses its arguments."""
     spec = specs.parse(text)
     if ":" in spec.name:
         raise UserError(f"the base must be a registered encoding, not a class of a file: {spec.name}")
@@ -20,12 +20,12 @@ def made(text: str, dims: Dims) -> tuple[str, Encoding]:
 
 
 class Wrapper(Encoding):
-    """Has a base: every hook is the base's, unless a wrapper overrides it, and so is the path that attention takes."""
+    """Wraps a base encoding: every hook is the base's unless overridden, and so is the path that attention takes."""
 
     family = "wrapper"
 
     def __init__(self, dims: Dims, base: str, base_dims: Dims | None = None) -> None:
-        """Raises UserError if `base`, a spec, does not name a registered encoding, or one that accepts it."""
+        """Raises UserError if `base`, a spec, does not name a registered encoding, or the encoding refuses it."""
         super().__init__(dims)
         self.inner_name, self.inner = made(base, dims if base_dims is None else base_dims)
         self.base = specs.spell(self.inner_name, self.inner.arguments())
@@ -38,7 +38,7 @@ class Wrapper(Encoding):
         return f"{self.display}({', '.join([self.inner.label(), *given])})"
 
     def unusual_arguments(self) -> dict[str, Any]:
-        """As any encoding's, with what is usual for the base left out of its spec."""
+        """Like any encoding's; the base's spec leaves out its own defaults."""
         unusual = super().unusual_arguments()
         if "base" in unusual:
             unusual["base"] = specs.spell(self.inner_name, self.inner.unusual_arguments())

@@ -10,7 +10,7 @@ from extrapolate.encodings.base import Dims, register
 from extrapolate.encodings.rope import RoPE, turn
 from extrapolate.errors import UserError
 
-# A score of a pair that is hidden grows to e^80 at most: float32 ends at e^88.
+# Scores of hidden pairs grow to at most e^80; float32 ends at e^88.
 EXPONENT = 80.0
 
 

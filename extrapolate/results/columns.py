@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 TEXT, INT, REAL = pa.string(), pa.int64(), pa.float64()
-LABEL = pa.dictionary(pa.int32(), TEXT)  # text in a table of millions of rows with few distinct texts
-NAME = r"[\w.-]{1,80}"  # a file may be named after it
+LABEL = pa.dictionary(pa.int32(), TEXT)  # for few distinct texts in millions of rows
+NAME = r"[\w.-]{1,80}"  # may be part of a file's name
 SPEC = NAME + r"(:[\w.,:=()+-]{1,200})?"
 
 
@@ -14,8 +14,8 @@ SPEC = NAME + r"(:[\w.,:=()+-]{1,200})?"
 class Column:
     """One column: its Arrow type, its unit (or an empty string), and whether every row must have a value.
 
-    `meaning` is a sentence on what it holds; `empty` completes "empty if ..." for a column that is not required. Every
-    value of a column of text matches `pattern`, a regular expression, if there is one.
+    `meaning` is a sentence that describes it; `empty` completes "empty if ..." for a column that is not required. If
+    there is a `pattern`, a regular expression, every value of the column matches it.
     """
 
     name: str
@@ -33,12 +33,12 @@ def always(name: str, type: pa.DataType, unit: str, meaning: str) -> Column:
 
 
 def sometimes(name: str, type: pa.DataType, unit: str, meaning: str, empty: str) -> Column:
-    """A column that is empty in some rows, and in every row of a table that lacks it."""
+    """A column that may be empty, and is empty in every row of a file that lacks it."""
     return Column(name, type, unit, required=False, meaning=meaning, empty=empty)
 
 
 def named(name: str, meaning: str, pattern: str = NAME) -> Column:
-    """A column in which every row has a name, without spaces or a path."""
+    """A column in which every row has a name without spaces or a path."""
     return Column(name, TEXT, meaning=meaning, pattern=pattern)
 
 
@@ -53,7 +53,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Table:
-    """A table's columns in their groups, and its key: a row replaces an older one with the same key.
+    """A table's columns in groups, and its key: a row replaces older ones with the same key.
 
     value: the column in which rows with the same key and run must agree if several folders are read together.
     """
@@ -69,7 +69,7 @@ class Table:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The columns of all groups, in their order."""
+        """The columns of all groups, in order."""
         return tuple(column for group in self.groups for column in group.columns)
 
     def schema(self) -> pa.Schema:

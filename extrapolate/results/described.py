@@ -1,4 +1,4 @@
-"""What is said of a table beside its columns, for `extrapolate columns` and docs/results.md."""
+"""Descriptions of tables, for `extrapolate columns` and docs/results.md."""
 
 from dataclasses import dataclass, replace
 
@@ -9,10 +9,9 @@ from extrapolate.results.columns import Column, Group
 
 @dataclass(frozen=True)
 class Described:
-    """One table: its files, its groups of columns, and the table whose columns it does not repeat.
+    """One table: its files, its groups of columns, and a base table whose columns it does not repeat.
 
-    `row` says what there is a row for, as in "one row per protocol and length". A table of few columns has one group,
-    without a name: see `plain`.
+    `row` completes "one row per ...". A table with few columns has a single unnamed group: see `plain`.
     """
 
     name: str
@@ -32,27 +31,27 @@ class Described:
         return [column.name for column in self.columns]
 
     def own(self) -> list[Group]:
-        """The groups, with the columns that its base does not have; without those that it has whole."""
-        said = [] if self.base is None else [vars(column) | {"type": None} for column in self.base.columns]
+        """The groups, without the columns of the base, and without groups that are then empty."""
+        theirs = [] if self.base is None else [replace(column, type=None) for column in self.base.columns]
         left = [
-            replace(group, columns=tuple(c for c in group.columns if vars(c) | {"type": None} not in said))
+            replace(group, columns=tuple(c for c in group.columns if replace(c, type=None) not in theirs))
             for group in self.groups
         ]
         return [group for group in left if group.columns]
 
     def shared(self) -> list[Column]:
-        """The columns that are as in its base."""
+        """The columns that are the same as in the base."""
         own = [column for group in self.own() for column in group.columns]
         return [column for column in self.columns if column not in own]
 
 
 def plain(*columns: Column) -> tuple[Group, ...]:
-    """The groups of a table of few columns: one, without a name."""
+    """A single unnamed group, for a table with few columns."""
     return (Group("", "", columns),)
 
 
 def kind(type: pa.DataType) -> str:
-    """A column's type in words."""
+    """An Arrow type in words."""
     if pa.types.is_dictionary(type):
         type = type.value_type
     if pa.types.is_list(type):

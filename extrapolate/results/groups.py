@@ -1,4 +1,4 @@
-"""The groups of columns that several tables of an evaluation have."""
+"""Groups of columns that several tables of an evaluation share."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ NO_OTHERS = "there are no other candidates"
 
 
 def setting(*own: Column) -> Group:
-    """What tells a row from the others; `own` are the columns that only one table has."""
+    """The columns that identify a row; `own` are those of one table only."""
     return Group(
         "setting", "what was evaluated, and how",
         (
@@ -45,12 +45,12 @@ def place(*own: Column) -> Group:
 
 
 def without(group: Group, name: str) -> Group:
-    """A group without one of its columns."""
+    """The group without one of its columns."""
     return replace(group, columns=tuple(column for column in group.columns if column.name != name))
 
 
 def as_labels(group: Group) -> Group:
-    """A group whose texts are labels."""
+    """The group with its texts as labels."""
     columns = tuple(replace(one, type=LABEL) if one.type == TEXT else one for one in group.columns)
     return replace(group, columns=columns)
 

@@ -1,7 +1,7 @@
-"""Which run rows belong to: a folder can be renamed, or trained again.
+"""Identifying the run that rows belong to, as folders can be renamed or trained again.
 
-A run is identified by its training and its weights, which are columns of every table except that of documents, whose
-rows belong to rows of losses.
+A run is identified by its training and weights, which are columns of every table except that of documents, whose rows
+belong to rows of losses.
 """
 
 from collections.abc import Collection
@@ -11,9 +11,9 @@ import pyarrow as pa
 
 
 class Trained(NamedTuple):
-    """The columns that identify the training of a checkpoint. A run is identified by its last checkpoint.
+    """The columns that identify a checkpoint. A run is identified by its last one.
 
-    Every evaluation includes the last checkpoint, so all tables of a run agree on it. seed: None if it is not known.
+    Every evaluation includes the last checkpoint, so all tables of a run agree on it. seed: None if unknown.
     """
 
     config_hash: str
@@ -34,7 +34,7 @@ def trained(rows: pa.Table) -> set[Trained]:
 
 
 def run_of(checkpoints: Collection[Trained]) -> Trained | None:
-    """The run of these checkpoints, as its last one; None if they come from several trainings."""
+    """The last of the checkpoints, which identifies their run; None if they come from several trainings."""
     trainings = {(one.config_hash, one.seed) for one in checkpoints}
     one_training = len(trainings) == 1 and len({one.step for one in checkpoints}) == len(checkpoints)
     return max(checkpoints, key=lambda one: one.step) if one_training else None

@@ -1,8 +1,8 @@
-"""Tables on disk: written by their declared columns, read back, and grown.
+"""Reading, writing and extending tables on disk, by their declared columns.
 
 Parquet's page checksums detect damaged values. The footer, which locates the pages of each column, has no checksum in
-Parquet, so we write one just before it, where readers do not look. Files that other programs wrote lack it; they are
-read if they have the right columns.
+Parquet, so we write one just before it, where readers do not look. Files from other programs lack it; they are read if
+they have the right columns.
 """
 
 import contextlib
@@ -25,12 +25,12 @@ from extrapolate.version import __version__
 if TYPE_CHECKING:
     import pandas as pd
 
-# Raise it if this version would misread an earlier one's tables, or the other way round. A new column needs no new
-# format: it reads as empty in a file without it.
+# To be raised if this version would misread an earlier one's tables, or vice versa. A new column needs no new format,
+# because it is empty in files without it.
 FORMAT = 1
 AGAIN = "delete it and evaluate again"
 _MARK = b"extrapolate footer CRC-32:"  # and 4 bytes, before the footer
-# Approximate bytes of memory per value: in a column that becomes a frame, and as an object in a row.
+# Approximate bytes of memory per value: in columns that become a frame, and in rows.
 IN_COLUMNS, IN_ROWS = 40, 30
 MOST = 1 << 30  # bytes, for a table read as rows; one read as columns may take half the memory
 _KINDS = {
@@ -54,7 +54,7 @@ def write(path: Path, rows: Iterable[Mapping[str, Any]], table: Table) -> None:
 
 
 def write_columns(path: Path, data: pa.Table, table: Table) -> None:
-    """Writes what `read_columns` returned as a Parquet file, atomically."""
+    """Writes columns from `read_columns` as a Parquet file, atomically."""
     _write(path, data.cast(table.schema()))
 
 
@@ -83,7 +83,7 @@ def _checksum(footer: memoryview) -> bytes:
 
 
 def _check_footer(content: memoryview) -> None:
-    """Raises ValueError if the footer does not match its checksum; other programs write none."""
+    """Raises ValueError if the footer does not match its checksum. There may be none."""
     start = _footer(content)
     place = start - len(_MARK) - 4
     if place >= 0 and content[place : start - 4] == _MARK and content[start - 4 : start] != _checksum(content[start:]):
@@ -105,9 +105,9 @@ def _check_row(row: Mapping[str, Any], table: Table, where: str) -> None:
 
 
 def read(path: Path, table: Table) -> list[dict[str, Any]]:
-    """Reads a table's rows; a missing value is None, which is not the same as NaN.
+    """Reads a table's rows. A missing value is None, which differs from NaN.
 
-    An optional column that the file lacks reads as None, and columns that this version does not know are left out.
+    Optional columns that the file lacks are None, and columns that this version does not know are left out.
     Raises UserError if the file is damaged, in another format, or lacks a required column.
     """
     with _damage(path, AGAIN):
@@ -115,7 +115,7 @@ def read(path: Path, table: Table) -> list[dict[str, Any]]:
 
 
 def read_columns(path: Path, table: Table) -> pa.Table:
-    """Like `read`, but as columns: for millions of rows, a hundredth of the time and memory.
+    """Like `read`, but as columns, with a hundredth of the time and memory for millions of rows.
 
     Texts are dictionary-encoded, because they repeat.
     """
@@ -129,7 +129,7 @@ def read_columns(path: Path, table: Table) -> pa.Table:
 
 
 def read_frame(path: Path) -> "pd.DataFrame":
-    """Reads a table that `write_frame` wrote: numbers, texts and times.
+    """Reads a table from `write_frame`: numbers, texts and times.
 
     Raises UserError if the file is damaged or in another format.
     """
@@ -147,7 +147,7 @@ def check_grows(path: Path, table: Table) -> int:
 
 
 def merge(path: Path, rows: list[dict[str, Any]], table: Table) -> None:
-    """Adds rows to a table on disk; those with the key of a new row are replaced.
+    """Adds rows to a table on disk, replacing those with the same key.
 
     Raises UserError as `read` does, and if the file has columns that this version does not know and would lose.
     """
@@ -158,7 +158,7 @@ def merge(path: Path, rows: list[dict[str, Any]], table: Table) -> None:
 
 
 def change(path: Path, table: Table, change: Callable[[dict[str, Any]], dict[str, Any] | None]) -> None:
-    """Replaces every row of a table on disk by what `change` returns; None drops it. A file without rows is deleted.
+    """Applies `change` to every row of a table on disk; None drops the row. A file without rows is deleted.
 
     Raises UserError as `merge` does.
     """
@@ -172,7 +172,7 @@ def change(path: Path, table: Table, change: Callable[[dict[str, Any]], dict[str
 def merge_columns(path: Path, data: pa.Table, table: Table, replaced: Iterable[Mapping[str, Any]], run: str) -> None:
     """Like `merge`, for millions of rows of one run: adds columns, and removes rows with a key of `replaced`.
 
-    All rows get the run's name, whatever its folder was called before. A file without rows is deleted.
+    All rows get the run's present name. A file without rows is deleted.
     """
     kept = _kept(path, table)
     for row in replaced:
@@ -194,7 +194,7 @@ def _equal(data: pa.Table, values: Mapping[str, Any]) -> pa.ChunkedArray:
 
 @contextlib.contextmanager
 def _damage(path: Path, again: str) -> Iterator[None]:
-    """Turns a library's error about a damaged file into a UserError that says what to do."""
+    """Turns an error about a damaged file into a UserError that says what to do."""
     try:
         yield
     except UserError:
@@ -206,9 +206,9 @@ def _damage(path: Path, again: str) -> Iterator[None]:
 
 
 def _parsed(path: Path, value_bytes: int = IN_COLUMNS) -> pa.Table:
-    """The content of a file. Raises UserError if it is in another format, or would take too much memory.
+    """The content of a file. Raises UserError if it is in another format, or needs too much memory.
 
-    Equal rows compress to almost nothing, so the size of a file says little about the memory it needs.
+    Equal rows compress to almost nothing, so the size of the file says little about the memory.
     """
     content = files.read_bytes(path)
     _check_footer(memoryview(content))
@@ -227,7 +227,7 @@ def _parsed(path: Path, value_bytes: int = IN_COLUMNS) -> pa.Table:
 
 
 def _opened(path: Path, table: Table, value_bytes: int) -> pa.Table:
-    """A file's columns, those of the table in its types. Raises an error if rows or a required column are missing."""
+    """A file's columns, with the table's types. Raises an error if rows or a required column are missing."""
     data = _parsed(path, value_bytes)
     if lost := [c.name for c in table.columns if c.required and c.name not in data.column_names]:
         raise UserError(f"{path} has no column {', '.join(lost)}, which every row needs: {AGAIN}")
@@ -241,7 +241,7 @@ def _opened(path: Path, table: Table, value_bytes: int) -> pa.Table:
 
 
 def _values(found: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
-    """The values of a column in its type. Raises ValueError if they do not fit it."""
+    """The values in the column's type. Raises ValueError if they do not fit it."""
     kind = _kind(found.type)
     if kind not in (_kind(column.type), "nothing"):
         raise ValueError(f"its column {column.name} holds {str(found.type)[:80]}")
@@ -255,7 +255,7 @@ def _values(found: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
 
 
 def _kind(type: pa.DataType) -> str | None:
-    """The kind of values of an Arrow type; None if no table has such values."""
+    """The kind of values of an Arrow type; None if tables cannot have them."""
     if pa.types.is_dictionary(type):
         type = type.value_type
     for kind, tests in _KINDS.items():
@@ -265,7 +265,7 @@ def _kind(type: pa.DataType) -> str | None:
 
 
 def _kept(path: Path, table: Table) -> pa.Table:
-    """The rows of a file, none if there is no file. Raises UserError if writing them again would lose a column."""
+    """The rows of a file, if there is one. Raises UserError if writing them again would lose a column."""
     if not path.exists():
         return table.schema().empty_table()
     with _damage(path, AGAIN):
@@ -283,7 +283,7 @@ def _kept(path: Path, table: Table) -> pa.Table:
 
 
 def _complete(data: pa.Table, table: Table) -> pa.Table:
-    """The table's columns, in its order; those that the data lack are empty."""
+    """The table's columns in order; those missing in the data are empty."""
     for column in table.columns:
         if column.name not in data.column_names:
             data = data.append_column(column.name, pa.nulls(len(data), column.type))

@@ -1,4 +1,4 @@
-"""The tables that an evaluation writes: their columns, declared once as data."""
+"""The tables that evaluations write."""
 
 import pyarrow as pa
 
@@ -101,7 +101,7 @@ EVAL_DOCUMENTS = Table(
         Group("key tokens", KEY_TOKENS, KEY_LOSSES),
         Group("counts", COUNTS, (N_TARGETS, N_BYTES)),
     ),
-    key=key("protocol"),  # all rows of a setting: with other buckets, none of the old ones is left beside the new
+    key=key("protocol"),  # of all rows of a setting, so that rows with new buckets replace all old ones
 )  # fmt: skip
 
 EVAL_TARGETS = Table(
@@ -200,7 +200,7 @@ _ASKED = setting(
 )
 TASKS = Table(
     groups=(
-        # The questions come with the task: there is no corpus, and no split of one.
+        # Tasks bring their own questions, so there is no corpus and no split.
         without(_ASKED, "split"),
         Group(
             "score", "what was found",
@@ -279,7 +279,7 @@ INSPECTIONS = Table(
     value="value",
 )  # fmt: skip
 
-# What a run's folder keeps beside the rows of documents, which belong to those of EVALS.
+# The tables in a run's folder, except those with rows for documents, which belong to EVALS.
 KEPT = {
     names.TEXT_TABLE: EVALS, names.PROBES_TABLE: PROBES, names.TASKS_TABLE: TASKS,
     names.INSPECTIONS_TABLE: INSPECTIONS,

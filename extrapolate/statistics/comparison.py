@@ -1,4 +1,4 @@
-"""Which of two models is better at a length, and how sure that is: from the rows of evaluated runs alone."""
+"""Comparing models at each length, from the rows of evaluated runs."""
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -27,24 +27,23 @@ from extrapolate.statistics.seeds import shared
 from extrapolate.statistics.sums import Setting, difference, settings
 
 CONTROL = "its control"
-OPTIMUM = "the optimum"  # of text whose origin tells it: to be below it is to have seen what was to be predicted
+OPTIMUM = "the optimum"  # if known for the text; a model below it has seen what it should predict
 BELOW_OPTIMUM = "Chance does this to one interval in forty; otherwise the model sees what it should predict."
-LEAST_BELOW = 0.001  # nats below the optimum: numerical noise alone can reach a tenth of it
+LEAST_BELOW = 0.001  # nats below the optimum: ten times the numerical noise
 CORRECTIONS = ("none", "holm")
-MARK = "*"  # a difference that is sure after the correction
+MARK = "*"  # marks differences that are significant after the correction
 
 
 @dataclass(frozen=True)
 class Comparison:
     """The loss of one model minus another's, nats per target, on the same targets; `clusters` were resampled.
 
-    Both are means over `seeds`, which both have; it is empty if a checkpoint's seed is unknown. There is no
-    difference if both have seeds and share none. least: the least difference that matters, nats.
-    by_seed: the difference of each pair of runs with one seed, nats. these_runs: the difference and its interval over
-    documents alone, with the seeds averaged. one_run: whether a model has one run here, so that nothing is known of
-    other seeds. p: the least 1 - confidence at which the interval would leave out zero; corrected: the same for all
-    `compared` comparisons that are shown together, None if they are not corrected. confidence: of the interval.
-    estimate: what the interval is made of.
+    Both are means over `seeds`, which both have; empty if a checkpoint's seed is unknown. There is no difference if
+    both have seeds but share none. least: the least difference that matters, nats. by_seed: the difference of each pair
+    of runs with one seed, nats. these_runs: the difference and its interval over documents only, with the seeds
+    averaged. one_run: whether a model has only one run, so that nothing is known about other seeds. p: the smallest
+    1 - confidence at which the interval excludes zero; corrected: the same, corrected for all `compared` comparisons
+    shown together, or None. confidence: of the interval. estimate: what the interval is computed from.
     """
 
     protocol: str
@@ -66,33 +65,33 @@ class Comparison:
 
     @property
     def word(self) -> Verdict:
-        """What is said of the model beside the other."""
+        """The verdict on the model."""
         if self.difference is None:
             return NO_SHARED_SEED
         found = self.difference.verdict(self.least)
         if math.isinf(self.difference.mean) and not all(map(math.isinf, self.by_seed)):
-            return UNDECIDED  # some seeds diverge, and some do not
+            return UNDECIDED  # only some seeds diverge
         if found in ORDERED and self.corrected is not None and self.corrected >= 1 - self.confidence:
             return UNDECIDED
         return found
 
     def verdict(self) -> str:
-        """`word`, with THIS_RUN if it rests on one run of a model."""
+        """`word`, followed by THIS_RUN if a model has only one run."""
         of_run = self.one_run and self.word not in (TOO_FEW, NO_SHARED_SEED)
         return self.word + (THIS_RUN if of_run else "")
 
     def sure(self) -> bool:
-        """Whether one of the two is shown to be better."""
+        """Whether one of the two is significantly better."""
         return self.word in ORDERED
 
     def needed(self) -> Needed | None:
-        """The study that would decide what is undecided; None if it is decided, or nothing is known of other seeds."""
+        """The study that would decide an undecided comparison; None if decided, or nothing is known about seeds."""
         if self.word != UNDECIDED or self.one_run or self.estimate is None:
             return None
         return self.estimate.needed(1 - (1 - self.confidence) / self.compared, self.least)
 
     def advice(self) -> str:
-        """The same in words: `9 seeds`, `5 seeds and 210 documents`, `more than 100 seeds`; empty if there is none."""
+        """`needed` in words: `9 seeds`, `5 seeds and 210 documents`, `more than 100 seeds`, or an empty string."""
         needed = self.needed()
         if needed is None or self.difference is None:
             return ""
@@ -104,7 +103,7 @@ class Comparison:
         return " and ".join(parts)
 
     def row(self) -> dict[str, Any]:
-        """As a row of JSON."""
+        """The comparison as a row of JSON."""
         found, needed = self.difference, self.needed()
         return {
             "protocol": self.protocol, "factor": self.factor, "model": self.model, "other": self.other,
@@ -119,12 +118,12 @@ class Comparison:
 def comparable_rows(
     evals: pd.DataFrame, documents: pd.DataFrame, extensions: bool, only: Mapping[str, Any] | None = None
 ) -> tuple[pd.DataFrame, list[str]]:
-    """The documents' rows of each run's last checkpoint, with what tells replicates apart.
+    """The documents' rows of each run's last checkpoint, with their seeds.
 
-    Without `extensions`, only those of runs as they were trained; `only` restricts rows: column -> value. Of several
-    sets of targets one is kept for each protocol, as in a report. Warnings say what was left out, and if models were
-    not trained alike. Raises UserError if runs differ in corpus, training length, precision or split, runs of one
-    model differ in more than their seed, or no row has a loss.
+    Without `extensions`, only those of runs as trained; `only` restricts rows: column -> value. One set of targets is
+    kept per protocol, as in a report. Warnings say what was left out, and if models were not trained alike. Raises
+    UserError if runs differ in corpus, training length, precision or split, runs of one model differ in more than their
+    seed, or no row has a loss.
     """
     chosen = comparable(evals, only or {})
     if not extensions:
@@ -152,7 +151,7 @@ def comparisons(
     reference: str | None = None,
     least: float = LEAST,
 ) -> Iterator[Comparison]:
-    """As `of_sums`, of documents' rows."""
+    """Like `of_sums`, from documents' rows."""
     return of_sums(settings(rows), confidence, pairs=pairs, controls=controls, reference=reference, least=least)
 
 
@@ -165,65 +164,52 @@ def of_sums(
     reference: str | None = None,
     least: float = LEAST,
 ) -> Iterator[Comparison]:
-    """With `controls`, every model with its control, and with the optimum if it is known; with `pairs`, every pair,
-    or with a `reference` every other model with it.
+    """At every factor, compares models on the same targets.
 
-    At every factor, on the same targets. Runs of one model that differ in their seed are replicates; of a pair of
-    models, runs with the same seed are a pair, and only seeds that both have count. Two runs with one seed read the
-    same windows in the same order, and have the same initial weights but for what their encodings add. How far that
-    makes them alike need not be known: the differences of the pairs vary by what is left (see `Estimate.interval`).
+    With `controls`, each with its control, and with the optimum if it is known. With `pairs`, each with every other, or
+    only with the `reference`. Runs of one model with different seeds are replicates. Runs of two models with the same
+    seed form a pair, and only shared seeds count: such runs read the same windows in the same order, and have the same
+    initial weights except for what their encodings add. How much that correlates them need not be known, because only
+    the differences of pairs matter (see `Estimate.interval`).
     """
     for setting in summed:
-        told = _told(setting, confidence, least)
         for model, own in setting.models.items():
             for other, column in ((CONTROL, "control_loss"), (OPTIMUM, "optimum_loss")) if controls else ():
                 found = difference(own, "loss", own, column, own.seeds)
                 if found is not None:
-                    told |= {"seeds": own.seeds, "one_run": own.runs < 2}
-                    yield Comparison(model=model, other=other, **told, **_found(found, confidence))
+                    yield _found(setting, model, other, found, own.seeds, own.runs < 2, confidence, least)
         for model, other in _pairs(setting.models, reference) if pairs else ():
-            yield from _pair(setting, model, other, told)
+            yield from _pair(setting, model, other, confidence, least)
 
 
 def of_pairs(
     summed: Iterable[Setting], pairs: Iterable[tuple[str, str]], confidence: float = 0.95, *, least: float = LEAST
 ) -> Iterator[Comparison]:
-    """Of each pair, the first model with the second, at every factor that both reach."""
+    """The first model of each pair compared with the second, at every factor that both reach."""
     pairs = list(pairs)
     for setting in summed:
-        told = _told(setting, confidence, least)
         for model, other in pairs:
             if model in setting.models and other in setting.models:
-                yield from _pair(setting, model, other, told)
+                yield from _pair(setting, model, other, confidence, least)
 
 
 def with_best(summed: Iterable[Setting], confidence: float = 0.95, *, least: float = LEAST) -> Iterator[Comparison]:
-    """At every factor, every other model with the one whose mean loss is least."""
+    """At every factor, compares every other model with the one that has the lowest mean loss."""
     for setting in summed:
-        told = _told(setting, confidence, least)
         best = min(setting.models, key=lambda model: setting.models[model].mean())
         for model, other in _pairs(setting.models, best):
-            yield from _pair(setting, model, other, told)
+            yield from _pair(setting, model, other, confidence, least)
 
 
-def _told(setting: Setting, confidence: float, least: float) -> dict[str, Any]:
-    """What all comparisons of a setting have."""
-    where = {"protocol": setting.protocol, "factor": setting.factor, "clusters": setting.clusters}
-    return where | {"least": least, "confidence": confidence}
-
-
-def _pair(setting: Setting, model: str, other: str, told: dict[str, Any]) -> Iterator[Comparison]:
-    """The comparison of two models, if they have the same targets after all."""
+def _pair(setting: Setting, model: str, other: str, confidence: float, least: float) -> Iterator[Comparison]:
+    """The comparison of two models, unless their clusters differ."""
     ours, theirs = setting.models[model], setting.models[other]
     both = shared(ours.seeds, theirs.seeds)
     if not both and ours.seeds:
-        yield Comparison(model=model, other=other, **told | {"seeds": (), "one_run": False}, difference=None)
-        return
-    estimated = difference(ours, "loss", theirs, "loss", both)
-    if estimated is not None:
+        yield _found(setting, model, other, None, (), False, confidence, least)
+    elif (estimated := difference(ours, "loss", theirs, "loss", both)) is not None:
         one_run = min(ours.runs, theirs.runs, len(both)) < 2
-        found = _found(estimated, told["confidence"])
-        yield Comparison(model=model, other=other, **told | {"seeds": both, "one_run": one_run}, **found)
+        yield _found(setting, model, other, estimated, both, one_run, confidence, least)
 
 
 def _pairs(models: Collection[str], reference: str | None) -> Iterable[tuple[str, str]]:
@@ -233,16 +219,16 @@ def _pairs(models: Collection[str], reference: str | None) -> Iterable[tuple[str
 
 
 def check_correction(by: str) -> None:
-    """Raises UserError if there is no such correction."""
+    """Raises UserError on an unknown correction."""
     if by not in CORRECTIONS:
         raise UserError(f"unknown correction '{by}'; {did_you_mean(by, CORRECTIONS)}")
 
 
 def corrected(found: Sequence[Comparison], by: str) -> list[Comparison]:
-    """The comparisons, as a correction for their number leaves them: `holm`, or `none`.
+    """Corrects comparisons for their number by `holm`, or not at all by `none`.
 
-    Those without a p value do not count: they are infinite, or have too few clusters, or no difference. Raises
-    UserError where there is no such correction.
+    Those without a p value do not count: infinite ones, and those with too few clusters or no difference. Raises
+    UserError on an unknown correction.
     """
     check_correction(by)
     if by == "none":
@@ -253,7 +239,7 @@ def corrected(found: Sequence[Comparison], by: str) -> list[Comparison]:
 
 
 def table(found: Sequence[Comparison], confidence: float) -> pd.DataFrame:
-    """Comparisons as text, pair by pair, a row for every factor; the names stand in a pair's first row alone."""
+    """Comparisons as text, pair by pair, with a row per factor; only a pair's first row has the names."""
     pairs: dict[tuple[str, str], list[Comparison]] = {}
     for one in found:
         pairs.setdefault((one.model, one.other), []).append(one)
@@ -283,14 +269,14 @@ def _cells(one: Comparison, interval_name: str, several: bool, by_holm: bool, ad
 
 
 def p_text(p: float | None) -> str:
-    """`0.034`, `<0.001`, nothing if there is none."""
+    """`0.034`, `<0.001`, or an empty string for None."""
     return "" if p is None else "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def against(found: Iterable[Comparison], other: str, order: Sequence[str]) -> pd.DataFrame:
     """`Model`, the difference to `other` at each length as text, and the number of seeds; models in this order.
 
-    MARK follows what is better or worse. Which comparisons it is corrected over is the caller's to decide.
+    MARK follows significant differences; the caller corrects them.
     """
     cells: dict[str, dict[str, str]] = {model: {"Model": model} for model in order}
     mine = [one for one in found if one.other == other and one.difference is not None]
@@ -303,7 +289,7 @@ def against(found: Iterable[Comparison], other: str, order: Sequence[str]) -> pd
 
 
 def marked(found: Sequence[Comparison]) -> str:
-    """What MARK means in a table of these comparisons, which are corrected, and what their intervals are over."""
+    """Explains MARK in a table of these corrected comparisons, and what their intervals are over."""
     count = sum(one.corrected is not None for one in found)
     least = max((one.least for one in found), default=LEAST)
     said = (
@@ -317,9 +303,9 @@ def marked(found: Sequence[Comparison]) -> str:
 
 
 def below_optimum(found: Iterable[Comparison]) -> list[Comparison]:
-    """Those in which a model is surely below the optimum (see BELOW_OPTIMUM).
+    """The comparisons in which a model is significantly below the optimum (see BELOW_OPTIMUM).
 
-    These runs are, whatever others do: what a model should not see is a property of the program, not of a seed.
+    Significance is over these runs only, because seeing what should be predicted is a fault of the program, not chance.
     """
     return [
         one
@@ -329,7 +315,7 @@ def below_optimum(found: Iterable[Comparison]) -> list[Comparison]:
 
 
 def resampled(found: Sequence[Comparison]) -> str:
-    """What intervals are over, in a sentence: `Intervals are over 136 to 140 stretches, and 2 seeds.`"""
+    """A sentence on what intervals are over: `Intervals are over 136 to 140 stretches, and 2 seeds.`"""
     counts: dict[str, list[int]] = {}
     for one in found:
         if one.difference is not None:
@@ -342,13 +328,23 @@ def resampled(found: Sequence[Comparison]) -> str:
     return f"Intervals are over {over}."
 
 
-def _found(found: Estimate, confidence: float) -> dict[str, Any]:
-    """What a comparison says of a difference: see `Comparison`."""
+def _found(
+    setting: Setting,
+    model: str,
+    other: str,
+    found: Estimate | None,
+    seeds: tuple[int, ...],
+    one_run: bool,
+    confidence: float,
+    least: float,
+) -> Comparison:
+    """The comparison from an estimate of the difference; None if no seed is shared."""
+    one = Comparison(
+        setting.protocol, setting.factor, model, other, None, setting.clusters, seeds, least,
+        one_run=one_run, confidence=confidence, estimate=found,
+    )  # fmt: skip
+    if found is None:
+        return one
     with np.errstate(invalid="ignore", over="ignore"):  # infinite losses
-        return {
-            "difference": found.interval(confidence),
-            "by_seed": found.by_seed,
-            "these_runs": found.of_these_runs().interval(confidence),
-            "p": found.p(),
-            "estimate": found,
-        }
+        interval, of_runs = found.interval(confidence), found.of_these_runs().interval(confidence)
+        return replace(one, difference=interval, by_seed=found.by_seed, these_runs=of_runs, p=found.p())

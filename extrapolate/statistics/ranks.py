@@ -104,7 +104,7 @@ def _sure(
 
 
 def _of_seeds(mean_MS: np.ndarray, tail: float) -> np.ndarray:
-    """How far a difference of means over seeds exceeds zero by chance with probability `tail`, [M, M].
+    """The distance that a difference of means over seeds exceeds by chance, with probability `tail` per side, [M, M].
 
     Three seeds say little about the variance of a single difference: corrected for 48 other models, Student's t is 43.
     So each model's variance is averaged with the mean variance of all models (`shared_degrees`). A variance is that of

@@ -23,7 +23,7 @@ class _OfList(WithoutText):
 @probes.register("reverse")
 @dataclass(frozen=True, kw_only=True)
 class Reverse(_OfList):
-    """A string, which must be said again from its end.
+    """A string, to be repeated in reverse.
 
         eos ... eos [m a b c d] [m -> d c b a]
 
@@ -41,7 +41,7 @@ class Reverse(_OfList):
 @probes.register("sort")
 @dataclass(frozen=True, kw_only=True)
 class Sort(_OfList):
-    """A list of symbols, which must be said in ascending order; equal ones stay.
+    """A list of symbols, to be repeated in ascending order, with duplicates.
 
         eos ... eos [m 3 1 2 1] [m -> 1 1 2 3]
 
@@ -59,15 +59,15 @@ class Sort(_OfList):
 @probes.register("addition")
 @dataclass(frozen=True, kw_only=True)
 class Addition(WithoutText):
-    """Two numbers of n decimal digits and the n lowest digits of their sum; with other symbols, to that base.
+    """Two numbers of n decimal digits and the n lowest digits of their sum; with other symbols, in that base.
 
         eos ... eos [m 4 8 + 1 7] [m -> 6 5]
 
     A carry out of the first digit is dropped, so that every digit of the answer is uniform. The first digit of an
     answer depends on all digits of both numbers.
 
-    Arguments: lowest_first, whether all numbers begin with their lowest digit: then each digit of the answer depends on
-    two others and a carry alone.
+    Arguments: lowest_first, whether all numbers begin with their lowest digit, so that each digit of the answer depends
+    only on two others and a carry.
     Source: Zhou et al., arXiv 2310.16028, where sums have the carry too.
     """
 

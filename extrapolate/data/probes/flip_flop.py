@@ -1,4 +1,4 @@
-"""A bit that is written, and read after many bits that are to be ignored."""
+"""A bit that is written, and read after many bits to be ignored."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -19,11 +19,11 @@ class FlipFlop(Probe):
 
         i 1  w 0  i 0  w 1  i 0  i 0  i 1  m -> 1
 
-    The pairs fill the window, without any text; one more token at the start, the end-of-text token, makes their number
-    even. The depth is the place of the last write: at 0 it is the first pair, at 1 the last before the read. Every pair
-    before it is a write with a given probability, every pair after it is ignored. All bits are random, so that reading
-    any other pair than the last write is right half of the time. At small depths the last write is far behind ignored
-    bits; at large ones it is near, and one of several writes.
+    The pairs fill the window, without any text; an end-of-text token at the start makes up an odd length. The depth is
+    the place of the last write: at 0 it is the first pair, at 1 the last before the read. Each pair before it is a
+    write with a given probability, and all pairs after it are ignored. All bits are random, so reading any other pair
+    is right half of the time. At small depths the last write is far behind ignored bits; at large ones it is near, and
+    one of several writes.
 
     Arguments: writes, the probability of a write in each pair before the last write.
     Source: flip-flop language modelling, Liu et al., arXiv 2306.00946, which also reads along the way. There the

@@ -1,4 +1,4 @@
-"""What a metric is: a column of `evals.parquet` that is computed from the losses of a row's targets.
+"""Metrics: columns of `evals.parquet` that are computed from the losses of a row's targets.
 
 Shapes: N targets, in the order of `evaluation.targets`.
 """
@@ -17,11 +17,11 @@ ENDS = "the encoding ends before this length"
 
 @dataclass(frozen=True)
 class Scored:
-    """What is known of each target of a row, [N]. Losses are in nats.
+    """What is known about each target of a row, [N]. Losses are in nats.
 
-    loss_N is the model's, control_N the control's, and optimum_N the lowest possible, or None if it is not known for
-    the text. bytes_N is the number of bytes of text in a target, NaN if it is not known. document_N is the index of its
-    document, index_N that of its last input in the window, and window_N that of its window.
+    loss_N is the model's loss, control_N the control's, and optimum_N the lowest possible, or None if unknown for the
+    text. bytes_N is the number of bytes of text in a target, NaN if unknown. document_N is the index of its document,
+    index_N that of its last input in the window, and window_N that of its window.
     """
 
     loss_N: np.ndarray
@@ -44,10 +44,10 @@ class Scored:
 
 
 class Metric(ABC):
-    """A metric. It is registered under the name of its column.
+    """A metric, registered under the name of its column.
 
-    `unit` may be empty; `meaning` is a sentence on what the column holds. `empty` completes "empty if ..." for rows
-    that have a loss; in a row without one, every metric is empty.
+    `unit` may be empty; `meaning` is a sentence that describes the column. `empty` completes "empty if ..." for rows
+    with a loss; without one, every metric is empty.
     """
 
     unit: ClassVar[str] = ""
@@ -57,7 +57,7 @@ class Metric(ABC):
     @staticmethod
     @abstractmethod
     def of(scored: Scored) -> float | None:
-        """The value for a row, or None."""
+        """The value for a row; None if undefined."""
 
 
 metrics: specs.Registry[Metric] = specs.Registry("metric")
@@ -73,5 +73,5 @@ def columns() -> tuple[Column, ...]:
 
 
 def values(scored: Scored | None) -> dict[str, float | None]:
-    """The value of every metric, by its column; None if the model does not reach the row's length."""
+    """The value of every metric, by column; all None if the model does not reach the row's length."""
     return {name: None if scored is None else metrics[name].of(scored) for name in metrics.names()}
