@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from extrapolate.encodings.base import Dims, encodings
-from extrapolate.model.model import layer_encodings
+from extrapolate.extensions import recipe
+from extrapolate.model.config import ModelConfig
+from extrapolate.model.model import Model, layer_encodings
 
 SMALL = Dims(width=32, heads=2, head_dim=16, seq_len=16, layers=2)
 LARGE = Dims(width=512, heads=8, head_dim=64, seq_len=2048, layers=12)
@@ -23,6 +25,7 @@ DEFAULTS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "bam": ({"shape": 1.0, "loc": 0.0, "train_loc": False, "shared": True}, {}, {}),
     "cope": ({"count": 64, "scaled": False}, {}, {}),
     "dape": ({"base": "alibi", "width": 32}, {}, {}),
+    "darope": (ROTARY | {"alpha": 0.5, "spread": 0.1}, {"kept": 1, "length": 16}, {"kept": 21, "length": 2048}),
     "expe": (EXPE, {"size": 4, "step": 1 / 8, "slope": 1 / 8}, {"size": 64, "step": 1 / 1024, "slope": 1 / 1024}),
     "exqpe": (EXPE, {"size": 4, "step": 1 / 8, "slope": 1 / 8}, {"size": 64, "step": 1 / 1024, "slope": 1 / 1024}),
     "fire": ({"width": 32, "depth": 1, "shared": False}, {"threshold": 8.0}, {"threshold": 1024.0}),
@@ -33,6 +36,7 @@ DEFAULTS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "hope": (ROTARY, {"kept": 1}, {"kept": 21}),
     "kerple": ({"kernel": "log"}, {}, {}),
     "learned": ({}, {}, {}),
+    "lerope": (ROTARY, {}, {}),
     "none": ({}, {}, {}),
     "p-rope": (ROTARY | {"p": 0.75, "drop": "slowest"}, {}, {}),
     "local-global": (
@@ -50,8 +54,10 @@ DEFAULTS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     ),
     "rnope": (ROTARY, {"every": 2, "window": 8}, {"every": 4, "window": 1024}),
     "rope": (ROTARY, {}, {}),
+    "rope-pp": (ROTARY | {"imaginary": "second-half"}, {}, {}),
     "sandwich": ({"size": 128}, {}, {}),
     "scale-invariant": (ROTARY | {"tau": 10.0}, {"kept": 1}, {"kept": 21}),
+    "selective-rope": (ROTARY | {"rank": 16, "theta": 500_000.0, "gate": False, "form": "learned"}, {}, {}),
     "shaw": ({}, {"max_distance": 15}, {"max_distance": 128}),
     "sinusoidal": ({"theta": 10_000.0}, {}, {}),
     "t5": ({}, {"buckets": 8, "max_distance": 16}, {"buckets": 32, "max_distance": 128}),
@@ -124,12 +130,6 @@ def test_the_last_values_that_are_taken_and_the_first_that_are_not(
             layer_encodings(name, {argument: value}, SMALL)
 
 
-@pytest.mark.parametrize(("name", "dims"), [("rope", Dims(30, 2, 15, 16)), ("sinusoidal", Dims(31, 1, 31, 16))])
-def test_sizes_that_do_not_pair_are_refused(name: str, dims: Dims) -> None:
-    with pytest.raises(ValueError, match=f"{name} needs an even"):
-        layer_encodings(name, {}, dims)
-
-
 @pytest.mark.parametrize("seq_len", [1, 2, 3, 4, 7, 8, 63, 64, 256])
 def test_defaults_that_follow_from_l_are_taken_at_any_l(seq_len: int) -> None:
     """By their words: half of L, L less 1, and so on, each no less than what is taken."""
@@ -197,3 +197,17 @@ WITH_STATE = {
 @pytest.mark.parametrize("name", [name for name in encodings.names() if name in WITH_STATE or name not in OWN_TESTS])
 def test_a_checkpoint_holds_what_is_trained_or_drawn_and_no_constants(name: str) -> None:
     assert set(layer_encodings(name, {}, SMALL)[0].state_dict()) == WITH_STATE.get(name, set())
+
+
+def applicable(name: str) -> set[str]:
+    sizes = ModelConfig(vocab_size=61, width=32, layers=2, heads=2, kv_heads=2, head_dim=16, ff_width=48)
+    return set(recipe.applicable(Model(sizes, name, {}, 16)))
+
+
+def test_which_extensions_apply() -> None:
+    assert applicable("darope") == {"log-n", "pi", "temperature"}
+    assert applicable("selective-rope") == {"log-n", "temperature"}
+    assert applicable("lerope") == applicable("rope-pp") == applicable("rope")
+    assert "pi" in applicable("rope-id") == applicable("alibi") - {"llama4"}  # which is for layers without a rotation
+    assert {"log-n", "temperature", "yarn", "ntk"} <= applicable("repo")
+    assert not {"pi", "window", "sinks", "rerope", "expe-scale"} & applicable("repo")

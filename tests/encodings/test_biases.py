@@ -361,22 +361,3 @@ def test_dape_corrects_scores_and_bias_together(
         return scaled + bias + perceptron(np.concatenate([scaled, bias]), own, leaky_relu)
 
     check_scores(attend, encoding, score, list(range(12)), kv_heads)
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments", "message"),
-    [
-        ("t5", {"buckets": "7"}, "even number"),
-        ("t5", {"buckets": "32", "max_distance": "16"}, "more than 16"),
-        ("sandwich", {"size": "5"}, "even number"),
-        ("sandwich", {"size": "0"}, "even number"),
-        ("fire", {"depth": "0"}, "must be positive"),
-        ("fire", {"threshold": "0"}, "must be positive"),
-        ("shaw", {"max_distance": "0"}, "at least 1"),
-        ("dape", {"width": "0"}, "must be positive"),
-        ("kerple", {"kernel": "cubic"}, "log or power"),
-    ],
-)
-def test_refused_arguments(name: str, arguments: dict[str, str], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        layer_encodings(name, arguments, DIMS)

@@ -324,16 +324,3 @@ def test_wall_with_open_gates_is_no_encoding() -> None:
     q, k, v, x, pos = window(40)
     actual = attention.attend(q, k, v, attention.Scoring(encoding, pos, encoding.prepare(x)))
     torch.testing.assert_close(actual, attention.attend(q, k, v, attention.Scoring(none, pos)), rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments", "message"),
-    [
-        ("cope", {"count": "1"}, "at least 2"),
-        ("fox", {"form": "hare"}, "fox or cable"),
-        ("wall", {"gate_bias": "nan"}, "finite"),
-    ],
-)
-def test_refused_arguments(name: str, arguments: dict[str, str], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        layer_encodings(name, arguments, DIMS)

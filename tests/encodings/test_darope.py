@@ -1,7 +1,6 @@
 """DaRoPE against the paper's formula, token by token and pair by pair in float64."""
 
 import cmath
-import dataclasses
 import math
 
 import numpy as np
@@ -13,10 +12,6 @@ from extrapolate.encodings.base import Dims, scaled_product
 from extrapolate.encodings.darope import DaRoPE
 from extrapolate.encodings.none import NoPE
 from extrapolate.encodings.rope import RoPE
-from extrapolate.errors import UserError
-from extrapolate.extensions import recipe
-from extrapolate.model.config import ModelConfig
-from extrapolate.model.model import Model
 
 B, H, T, K, D, L = 2, 6, 13, 8, 20, 7
 DIMS = Dims(width=D, heads=H, head_dim=K, seq_len=L)
@@ -123,34 +118,8 @@ def test_a_token_moves_itself_alone() -> None:
     assert not apart.any()
 
 
-def test_defaults_are_those_of_the_docstring() -> None:
-    always = {"alpha": 0.5, "spread": 0.1, "theta": 10_000.0, "pairing": "half"}
-    for dims, resolved in (
-        (dataclasses.replace(DIMS, head_dim=32, seq_len=64), {"kept": 5, "length": 64}),
-        (dataclasses.replace(DIMS, head_dim=64, seq_len=2048), {"kept": 21, "length": 2048}),
-    ):
-        assert DaRoPE(dims).arguments() == always | resolved
+def test_initial_values_are_those_of_the_docstring() -> None:
     torch.manual_seed(0)
     large = DaRoPE(Dims(width=512, heads=16, head_dim=32, seq_len=64))
     assert large.content.weight.std().item() == pytest.approx(0.1, rel=0.05)
     assert (large.alpha_H == 0.5).all()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"spread": -0.1}, "darope: spread must not be negative, not -0.1"),
-        ({"length": 0}, "darope: length must be at least 1 token, not 0"),
-        ({"kept": 5}, "darope: kept must be between 0 and 4 pairs, not 5"),
-        ({"kept": -1}, "darope: kept must be between 0 and 4 pairs, not -1"),
-        ({"theta": 1.0}, "theta must be more than 1, not 1"),
-    ],
-)
-def test_wrong_arguments_are_refused(arguments: dict[str, object], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        DaRoPE(DIMS, **arguments)
-
-
-def test_positions_and_logits_may_be_changed_and_nothing_else() -> None:
-    sizes = ModelConfig(vocab_size=61, width=32, layers=2, heads=2, kv_heads=2, head_dim=16, ff_width=48)
-    assert sorted(recipe.applicable(Model(sizes, "darope", {}, 16))) == ["log-n", "pi", "temperature"]

@@ -10,7 +10,6 @@ from extrapolate.encodings import retention
 from extrapolate.encodings.base import Dims
 from extrapolate.encodings.hype import HyPE
 from extrapolate.encodings.plan import PLAIN
-from extrapolate.errors import UserError
 from extrapolate.extensions import recipe
 from extrapolate.model.attention import Scoring, Setting, attend
 from extrapolate.model.config import ModelConfig
@@ -129,16 +128,3 @@ def test_the_factor_of_queries_at_test() -> None:
         expected = [math.log(i + 20) / math.log(20) for i in range(length)]
         assert plan.query_scale(length, torch.device("cpu"))[0].tolist() == pytest.approx(expected, rel=1e-6)
     assert recipe.parse("log-n:offset=20").label() == "log-n(20)"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"every": "5"}, "every must be between 1 and the 4 layers, not 5"),
-        ({"every": "0"}, "every must be between 1 and the 4 layers, not 0"),
-        ({"theta": "1"}, "theta must be more than 1"),
-    ],
-)
-def test_refused_arguments(arguments: dict[str, str], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        layer_encodings("hype", arguments, Dims(width=D, heads=H, head_dim=K, seq_len=7, layers=4))

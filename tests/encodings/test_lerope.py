@@ -11,8 +11,6 @@ from extrapolate.encodings.base import Dims, scaled_product
 from extrapolate.encodings.lerope import LeRoPE
 from extrapolate.encodings.plan import Plan
 from extrapolate.encodings.rope import RoPE
-from extrapolate.errors import UserError
-from extrapolate.extensions import recipe
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.model import Model
 from extrapolate.runs.training_config import TrainingConfig
@@ -93,14 +91,3 @@ def test_frequencies_are_those_that_it_says() -> None:
     rotations = encoding.rotations()
     expected = [math.exp(alpha) * 10.0 ** (-2 * m / K) for m, alpha in enumerate(ALPHA)]
     np.testing.assert_allclose(rotations.frequency_M.numpy(), expected, rtol=1e-6)
-    assert LeRoPE(DIMS).arguments() == {"theta": 10_000.0, "pairing": "half"}
-
-
-def test_wrong_arguments_are_refused() -> None:
-    with pytest.raises(UserError, match="theta must be more than 1, not 1"):
-        LeRoPE(DIMS, theta=1.0)
-
-
-def test_what_applies_is_what_applies_to_rope() -> None:
-    ours, plain = (recipe.applicable(Model(SIZES, name, {}, 16)) for name in ("lerope", "rope"))
-    assert ours == plain

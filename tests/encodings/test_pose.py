@@ -131,20 +131,3 @@ def test_defaults_and_labels() -> None:
     assert encoding.arguments() == {"base": "rope:theta=10000.0,pairing=half", "max": 16 * L, "curriculum": 0.0}
     assert encoding.label() == "PoSE(RoPE)"
     assert made("pose:base=alibi,max=50,curriculum=0.5").label() == "PoSE(ALiBi, max=50, curriculum=0.5)"
-
-
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        ("pose:max=6", "max must be at least the training length 7, not 6"),
-        ("pose:max=16777217", "at most 16777216"),
-        ("pose:curriculum=1.5", "curriculum must be a share of training, 0 to 1, not 1.5"),
-        ("pose:curriculum=nan", "curriculum"),
-        ("pose:max=7,curriculum=0.5", "must be above 7, not 7"),
-        ("pose:base=none", "pose means nothing for NoPE"),
-        ("pose:base=fox", "pose means nothing for"),
-    ],
-)
-def test_what_is_refused(spec: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        made(spec)

@@ -13,10 +13,7 @@ from extrapolate.encodings.none import NoPE
 from extrapolate.encodings.plan import Plan
 from extrapolate.encodings.repo import RePo
 from extrapolate.encodings.rope import RoPE
-from extrapolate.errors import UserError
-from extrapolate.extensions import recipe
-from extrapolate.model.config import ModelConfig
-from extrapolate.model.model import Model, layer_encodings
+from extrapolate.model.model import layer_encodings
 
 B, H, T, K, D, SIZE = 2, 6, 13, 8, 17, 3
 DIMS = Dims(width=D, heads=H, head_dim=K, seq_len=7, layer=2, layers=3)
@@ -111,24 +108,3 @@ def test_defaults_are_those_of_the_docstring(layers: int, start: int) -> None:
     assert encoding.arguments() == {"start": start, "size": 32, "theta": 10_000.0, "pairing": "half"}
     assert encoding.gate.weight.std().item() == pytest.approx(0.02, rel=0.05)
     assert encoding.caption
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"start": -1}, "repo: start must be between 0 and the 3 layers, not -1"),
-        ({"start": 4}, "repo: start must be between 0 and the 3 layers, not 4"),
-        ({"size": 0}, "repo: size must be at least 1, not 0"),
-        ({"theta": 1.0}, "theta must be more than 1, not 1"),
-    ],
-)
-def test_wrong_arguments_are_refused(arguments: dict[str, object], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        RePo(DIMS, **arguments)
-
-
-def test_frequencies_and_logits_may_be_changed_and_nothing_else() -> None:
-    sizes = ModelConfig(vocab_size=61, width=32, layers=2, heads=2, kv_heads=2, head_dim=16, ff_width=48)
-    changed = set(recipe.applicable(Model(sizes, "repo", {}, 16)))
-    assert {"log-n", "temperature", "yarn", "ntk"} <= changed
-    assert not {"pi", "window", "sinks", "rerope", "expe-scale"} & changed

@@ -9,8 +9,6 @@ from torch import Tensor
 from extrapolate.encodings import retention
 from extrapolate.encodings.base import Dims
 from extrapolate.encodings.retention import Retention
-from extrapolate.errors import UserError
-from extrapolate.model.model import layer_encodings
 
 B, H, T, K, D = 2, 4, 13, 6, 10
 DIMS = Dims(width=D, heads=H, head_dim=K, seq_len=7)
@@ -89,12 +87,3 @@ def test_its_size_does_not_depend_on_that_of_queries_and_keys() -> None:
     encoding, (q, k, v, x) = made(), inputs()
     larger, own = (mixed(encoding, factor * q, factor * k, v, x) for factor in (10, 1))
     torch.testing.assert_close(larger[:, :, 1:], own[:, :, 1:], rtol=1e-3, atol=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("theta", "head_dim", "message"),
-    [("1", 6, "theta must be more than 1"), ("10", 5, "even head size"), ("x", 6, "theta=x is not a finite number")],
-)
-def test_refused_arguments(theta: str, head_dim: int, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        layer_encodings("retention", {"theta": theta}, Dims(width=D, heads=H, head_dim=head_dim, seq_len=7))

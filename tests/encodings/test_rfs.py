@@ -104,19 +104,3 @@ def test_defaults_captions_and_what_extensions_may_change() -> None:
     both = made("rfs:base=hope").caption
     assert encoding.caption in both
     assert "2410.21216" in both
-
-
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        ("rfs:max=0", "rfs: max must be at least 1, not 0"),
-        ("rfs:max=16777217", "at most 16777216"),
-        ("rfs:curriculum=-0.5", "curriculum must be a share"),
-        ("rfs:curriculum=0.5", "must be above 7, not 7"),
-        ("rfs:base=learned", "rfs means nothing for Learned: it has no positions between whole ones"),
-        ("rfs:base=none", "rfs means nothing for NoPE"),
-    ],
-)
-def test_what_is_refused(spec: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        made(spec)

@@ -12,10 +12,6 @@ from extrapolate.encodings.base import Dims, scaled_product
 from extrapolate.encodings.none import NoPE
 from extrapolate.encodings.rope import RoPE
 from extrapolate.encodings.rope_id import RoPEID
-from extrapolate.errors import UserError
-from extrapolate.extensions import recipe
-from extrapolate.model.config import ModelConfig
-from extrapolate.model.model import Model
 
 B, H, T, K, L = 2, 6, 41, 16, 23
 DIMS = Dims(width=20, heads=H, head_dim=K, seq_len=L)
@@ -110,27 +106,3 @@ def test_queries_and_keys_may_be_at_different_positions() -> None:
     both = encoding.rotate(q, k, pos_T, pos_S)
     assert torch.equal(both[0], encoding.rotate(q, k, pos_T, pos_T)[0])
     assert torch.equal(both[1], encoding.rotate(q, k, pos_S, pos_S)[1])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"kept": 9}, "rope-id: kept must be between 0 and 8 pairs, not 9"),
-        ({"kept": -1}, "rope-id: kept must be between 0 and 8 pairs, not -1"),
-        ({"fast": 0.0}, "rope-id: fast must be a positive number of tokens a turn and at most slow, not 0 and 11.5"),
-        ({"fast": 12.0}, "rope-id: fast must be a positive number of tokens a turn and at most slow, not 12 and 11.5"),
-        ({"slow": -1.0}, "rope-id: fast must be a positive number of tokens a turn and at most slow, not -1 and -1"),
-        ({"temperature": -0.1}, "rope-id: temperature must not be negative, not -0.1"),
-        ({"length": 0}, "rope-id: length must be at least 1 token, not 0"),
-    ],
-)
-def test_wrong_arguments_are_refused(arguments: dict[str, float], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        RoPEID(DIMS, **arguments)
-
-
-def test_frequencies_may_not_be_changed() -> None:
-    sizes = ModelConfig(vocab_size=61, width=32, layers=2, heads=2, kv_heads=2, head_dim=16, ff_width=48)
-    ours, bias = (set(recipe.applicable(Model(sizes, name, {}, 16))) for name in ("rope-id", "alibi"))
-    assert ours == bias - {"llama4"}  # which is for layers without a rotation
-    assert "pi" in ours

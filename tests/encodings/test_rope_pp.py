@@ -11,10 +11,6 @@ from extrapolate.encodings.base import Dims, scaled_product
 from extrapolate.encodings.plan import Plan
 from extrapolate.encodings.rope import RoPE
 from extrapolate.encodings.rope_pp import RoPEPlusPlus
-from extrapolate.errors import UserError
-from extrapolate.extensions import recipe
-from extrapolate.model.config import ModelConfig
-from extrapolate.model.model import Model
 
 B, H, T, K = 2, 6, 13, 8
 DIMS = Dims(width=20, heads=H, head_dim=K, seq_len=7)
@@ -89,24 +85,5 @@ def test_queries_and_keys_may_be_at_different_positions() -> None:
     assert torch.equal(both[1], encoding.rotate(q, k, pos_S, pos_S)[1])
 
 
-def test_defaults_are_those_of_the_docstring() -> None:
-    assert RoPEPlusPlus(DIMS).arguments() == {"imaginary": "second-half", "theta": 10_000.0, "pairing": "half"}
+def test_it_is_said_to_rescale() -> None:
     assert RoPEPlusPlus.rescales == {"rotate"}
-
-
-@pytest.mark.parametrize(
-    ("heads", "arguments", "message"),
-    [
-        (3, {}, "rope-pp needs an even number of heads, not 3"),
-        (2, {"theta": 1.0}, "theta must be more than 1, not 1"),
-    ],
-)
-def test_wrong_arguments_are_refused(heads: int, arguments: dict[str, float], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        RoPEPlusPlus(Dims(width=20, heads=heads, head_dim=K, seq_len=7), **arguments)
-
-
-def test_what_applies_is_what_applies_to_rope() -> None:
-    sizes = ModelConfig(vocab_size=61, width=32, layers=2, heads=2, kv_heads=2, head_dim=16, ff_width=48)
-    ours, plain = (recipe.applicable(Model(sizes, name, {}, 16)) for name in ("rope-pp", "rope"))
-    assert ours == plain

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from extrapolate import specs
 from extrapolate.encodings.base import Dims, Encoding
-from extrapolate.errors import UserError
 from extrapolate.model import attention
 from extrapolate.model.attention import chunk_context, explicit_scores
 from extrapolate.model.model import layer_encodings
@@ -320,22 +319,3 @@ def test_a_tokens_score_with_itself_has_no_phase() -> None:
     q, k, x = window()
     own = (q * k)[..., : K // 2].sum(dim=-1) / math.sqrt(K // 2)
     torch.testing.assert_close(scores(made("tapa"), q, k, x).diagonal(dim1=-2, dim2=-1), own)
-
-
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        ("gape:p=2", "gape: p must be between 0 and 1, not 2"),
-        ("scale-invariant:tau=0", "scale-invariant: tau must be more than 0 tokens, not 0"),
-        ("scale-invariant:kept=5", "scale-invariant: kept must be between 0 and 4 pairs, not 5"),
-        ("grape:width=3", "grape: width must be an even number of channels from 2 up, not 3"),
-        ("grape:form=ap,width=0", "grape: width must be an even number of channels from 2 up, not 0"),
-        ("gape:length=0", "gape: length must be at least 1 token, not 0"),
-        ("tapa:amplitude=1", "tapa: amplitude must leave both parts some of the 8 channels, not 1"),
-        ("tapa:amplitude=0.01", "tapa: amplitude must leave both parts some of the 8 channels, not 0.01"),
-        ("tapa:power=0", "tapa: power must be more than 0, not 0"),
-    ],
-)
-def test_wrong_arguments(spec: str, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        made(spec)

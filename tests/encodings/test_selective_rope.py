@@ -1,7 +1,6 @@
 """Selective RoPE against the authors' formula, token by token and pair by pair in float64."""
 
 import cmath
-import dataclasses
 
 import numpy as np
 import pytest
@@ -12,10 +11,6 @@ from extrapolate.encodings.base import Dims, scaled_product
 from extrapolate.encodings.none import NoPE
 from extrapolate.encodings.rope import RoPE
 from extrapolate.encodings.selective_rope import SelectiveRoPE
-from extrapolate.errors import UserError
-from extrapolate.extensions import recipe
-from extrapolate.model.config import ModelConfig
-from extrapolate.model.model import Model
 
 B, H, T, K, D, RANK = 2, 6, 13, 8, 18, 5
 DIMS = Dims(width=D, heads=H, head_dim=K, seq_len=7)
@@ -135,25 +130,5 @@ def test_fixed_weights_are_not_trained_and_turn_by_about_a_radian() -> None:
     assert not learned.caption
 
 
-def test_defaults_are_those_of_the_docstring() -> None:
-    expected = {"rank": 16, "theta": 500_000.0, "gate": False, "form": "learned", "pairing": "half"}
-    assert SelectiveRoPE(DIMS).arguments() == expected
+def test_rank_is_that_of_the_weights() -> None:
     assert SelectiveRoPE(DIMS).down.weight.shape == (16, D)
-
-
-@pytest.mark.parametrize(
-    ("width", "arguments", "message"),
-    [
-        (D, {"rank": 0}, "selective-rope: rank must be at least 1, not 0"),
-        (D + 1, {}, "selective-rope cuts the width into one piece per head: 19 is no multiple of 6"),
-        (D, {"theta": 1.0}, "theta must be more than 1, not 1"),
-    ],
-)
-def test_wrong_arguments_are_refused(width: int, arguments: dict[str, object], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        SelectiveRoPE(dataclasses.replace(DIMS, width=width), **arguments)
-
-
-def test_logits_may_be_changed_and_nothing_else() -> None:
-    sizes = ModelConfig(vocab_size=61, width=32, layers=2, heads=2, kv_heads=2, head_dim=16, ff_width=48)
-    assert sorted(recipe.applicable(Model(sizes, "selective-rope", {}, 16))) == ["log-n", "temperature"]

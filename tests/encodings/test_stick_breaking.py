@@ -8,10 +8,8 @@ from torch import Tensor
 
 from extrapolate.encodings.base import Dims, Encoding
 from extrapolate.encodings.stick_breaking import StickBreaking
-from extrapolate.errors import UserError
 from extrapolate.model import attention
 from extrapolate.model.attention import Maps, Scoring, attend
-from extrapolate.model.model import layer_encodings
 
 B, H, T, K = 2, 3, 13, 5
 DIMS = Dims(width=15, heads=H, head_dim=K, seq_len=7)
@@ -100,8 +98,3 @@ def test_far_keys_do_not_dilute_near_ones() -> None:
     q, k, _ = window(length=60)
     long, short = (weights_of(StickBreaking(DIMS), q[:, :, start:], k[:, :, start:]) for start in (0, 30))
     torch.testing.assert_close(long[:, :, 30:, 30:], short)
-
-
-def test_another_remainder_is_refused() -> None:
-    with pytest.raises(UserError, match="remainder=kept is not dropped or current"):
-        layer_encodings("stick-breaking", {"remainder": "kept"}, DIMS)
