@@ -197,8 +197,8 @@ def new_folder(
 ) -> Iterator[Path]:
     """Gives an empty folder beside `out`, which is renamed to `out` at the end. On failure nothing is left behind.
 
-    `goes_on` says whether a folder holds work that can be resumed. If the one left by an earlier call does, it is given
-    instead of an empty one. If this call fails by anything but a UserError and its folder does, the folder is kept.
+    `goes_on` says whether a folder holds work that can be resumed. Such a folder from an earlier call is given instead
+    of an empty one. If this call fails by anything but a UserError, its folder is kept if it holds such work.
 
     If `out` exists, `check` is called with it, and raises UserError if it must stay; without `check` it always stays.
     Otherwise the new folder replaces it. After a kill, the old or the new folder is there, complete; the next call

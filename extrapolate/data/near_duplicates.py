@@ -21,7 +21,7 @@ _AT_ONCE = 2**13  # passages
 
 
 class NearDuplicates(NamedTuple):
-    """`pairs` of documents, the lower row first; `common`: documents that consist by half of common passages."""
+    """`pairs`: the lower row first; `common`: documents with at least half of their words in common passages."""
 
     pairs: set[tuple[int, int]]
     common: set[int]

@@ -33,7 +33,7 @@ def sha256(path: Path) -> str:
 def check_content(path: Path, size: int, expected: str) -> None:
     """Raises UserError unless a file has this size in bytes and this SHA-256.
 
-    A process hashes a file only once, unless its time of change is different.
+    A process hashes a file only once, unless its time of change is recent or has changed.
     """
     try:
         found = path.stat()

@@ -29,8 +29,7 @@ class TrainingPositions(Wrapper):
             raise UserError(f"{name}: max must be at least 1, not {max}")
         if max > LARGEST:
             raise UserError(
-                f"{name}: max must be at most {LARGEST}, for float32 tells no larger whole positions apart, and is "
-                f"{max}"
+                f"{name}: max must be at most {LARGEST}, not {max}: float32 cannot tell larger whole positions apart"
             )
         if not 0 <= curriculum <= 1:
             raise UserError(f"{name}: curriculum must be a share of training, 0 to 1, not {curriculum:g}")

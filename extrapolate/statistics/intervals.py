@@ -33,7 +33,7 @@ COMPARISONS_PER_DEGREE, MOST_DEGREES = 24, 2.0
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean over all targets, nats, with the ends of its confidence interval; None if there are too few clusters."""
+    """A mean over all targets, nats, with the ends of its confidence interval; None if there is no interval."""
 
     mean: float
     low: float | None
@@ -77,7 +77,7 @@ class Needed:
 class Estimate:
     """A mean over targets, nats, and its uncertainty over clusters and seeds.
 
-    clusters: how many were resampled. error: the standard error over clusters, nats; None if there are too few.
+    clusters: how many were resampled. error: the standard error over clusters, nats; None if unknown.
     deviation_R: the resamples' deviations, each divided by its own standard error, in ascending order. by_seed: each
     seed's mean, nats. shared_variance, nats^2, is averaged with the variance of these, as if it had `shared` degrees of
     freedom (`judged_together`).
