@@ -17,11 +17,11 @@ class GAPE(PRoPE):
 
     bias(i, j) = -Gamma_h g_i (1 - l_j) (i - j) / T, with g_i = softplus(c_h q_i + e_h), l_j = sigmoid(a_h k_j + b_h)
     and Gamma_h = softplus(gamma_h). It is added after the division by sqrt(K). A key with l = 1 is a landmark: no
-    distance lowers its score. The paper writes Gamma_h g_i [j (1 - l_j) + i l_j] / T, which is the same but for a
-    constant in each row of scores.
+    distance lowers its score. The paper writes Gamma_h g_i [j (1 - l_j) + i l_j] / T, which is the same except for
+    a constant in each row of scores.
     Beyond L: rotated pairs reach angles never seen, as in RoPE, but far keys that are no landmarks get little weight.
 
-    Our reading, for there is no public code: g and l read queries and keys before the rotation, so that they depend on
+    Our reading, as there is no public code: g and l read queries and keys before the rotation, so that they depend on
     content alone; T stays the training length in longer windows, so that the decay per token stays; a, b and c start
     at 0, and Gamma and g at 1.
 

@@ -89,7 +89,7 @@ class KDA(Encoding):
 
 
 def convolved(x_BHTK: Tensor, taps_HK4: Tensor) -> Tensor:
-    """For each channel, the sum of the last tokens times its taps, of which the first is for the token itself."""
+    """For each channel, the sum of the last tokens times its taps; the first tap is that of the token itself."""
     length = x_BHTK.shape[2]
     padded = pad(x_BHTK, (0, 0, TAPS - 1, 0))
     shifted = (padded[:, :, TAPS - 1 - back :][:, :, :length] for back in range(TAPS))

@@ -26,7 +26,7 @@ class PaTH(Encoding):
 
     With a forget gate, ln f_(j+1) + ... + ln f_i is added as in FoX, but inside the division by sqrt(K), as in the
     authors' code. With grouped keys, the authors' w belongs to a key head; here every query head has one. The initial
-    values of W1, W2 and the convolution are ours: the size of w is about 1 before the norm, whatever the width.
+    values of W1, W2 and the convolution are ours: the size of w is about 1 before the norm, at any width.
 
     Arguments: forget, whether there is a gate (default no); rank, the number of rows of W1 (default 32).
     Source: Yang et al., arXiv 2505.16381.
@@ -88,7 +88,7 @@ def _solved(w_BHTK: Tensor, beta_BHT: Tensor) -> Tensor:
 
     q H_C ... H_1 = q - c W, and c_t = beta_t (q w_t - sum over s > t of c_s (w_s w_t)): what the later tokens of a
     block have taken is gone when token t takes. So c (1 + L beta) = q W^T beta, L the part of W W^T below the diagonal.
-    The leading part of M belongs to the first tokens alone, so that a query inside the block has it too.
+    The leading part of M belongs only to the first tokens, so a query inside the block can use it too.
     """
     length = w_BHTK.shape[2]
     size = min(BLOCK, length)

@@ -37,8 +37,8 @@ class Branch:
     """Some of the pairs of a query and a key, and their pretended positions, all by index in the window.
 
     `queries` and `keys` map to pretended positions; `seen(i, j)` is whether query i attends to key j in this branch.
-    frequency_scale multiplies the frequencies, on top of the plan's (none: unchanged), but for the first `unscaled`
-    tokens of a distance r: a pair turns by w unscaled + w scale (r - unscaled).
+    frequency_scale multiplies the frequencies, on top of the plan's (none: unchanged), except for the first
+    `unscaled` tokens of a distance r: a pair turns by w unscaled + w scale (r - unscaled).
     """
 
     queries: Callable[[Tensor], Tensor]

@@ -17,7 +17,7 @@ class Retention(Encoding):
 
     o_i = sum of (q_i k_j / sqrt(K)) gamma_h^(i - j) v_j over j <= i, without a softmax, with queries and keys rotated
     as in RoPE and gamma_h = 1 - 2^(-5 - h) for head h = 0, 1, ... Each head's o_i is divided by its root mean square,
-    for such a sum has no fixed size, and multiplied by silu(W x_i), x the layer's attention input. The weights of
+    as such a sum has no fixed size, and multiplied by silu(W x_i), x the layer's attention input. The weights of
     queries, keys, values and output are the model's. Norm and gate are the paper's; without them a small model trains
     too, to a loss that is 0.16 nats higher after 150 steps. Computed in blocks, in float32.
     Beyond L: slow heads (h = 7 keeps 98 % over 64 tokens) gather tokens from further away than in training, at angles

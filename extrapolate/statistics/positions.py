@@ -9,7 +9,7 @@ import pandas as pd
 
 from extrapolate.results.verdicts import LEAST
 from extrapolate.statistics.intervals import FEWEST, band
-from extrapolate.statistics.sums import clusters_of, over_seeds
+from extrapolate.statistics.sums import clusters_of, sums_of
 
 BUCKET = ["model", "factor", "position"]
 OF_ALL = "up to"  # begins `windows` of several lengths
@@ -68,7 +68,8 @@ def by_position(rows: pd.DataFrame, confidence: float = 0.95) -> pd.DataFrame:
         "place": rows.groupby(BUCKET, observed=True).ngroup(),
         "cluster": rows.groupby(by, observed=True).ngroup(),
     }
-    sums = over_seeds(rows.assign(**numbers), [*numbers])
+    by_seed = sums_of(rows.assign(**numbers), [*numbers, "seed"])
+    sums = by_seed.groupby([*numbers], observed=True).mean()
     sums["difference"] = sums["loss"] - sums["control_loss"]
     curves = sums.groupby("place")[["loss", "control_loss", "difference", "n_targets"]].sum()
     means = ["loss", "control_loss", "difference"]

@@ -87,11 +87,6 @@ def clusters_of(rows: pd.DataFrame) -> tuple[str, list[str]]:
     return "stretches", ["document", "block"]
 
 
-def over_seeds(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Like `sums_of` for the rows of one model, averaged over seeds."""
-    return sums_of(rows, [*by, "seed"]).groupby(by, observed=True).mean()
-
-
 def sums_of(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """Sums of losses (nats) and numbers of targets for each group of rows."""
     sums = rows[[*by, "n_targets"]].assign(**{name: rows[name].astype(float) * rows["n_targets"] for name in LOSSES})

@@ -13,7 +13,7 @@ from extrapolate.errors import UserError
 
 @dataclass(frozen=True, kw_only=True)
 class _State(WithoutText):
-    """One answer, whatever the problem's size, so chance is the same at every length."""
+    """A single answer for problems of any size, so chance is the same at every length."""
 
     def answers(self, size: int) -> int:
         return 1
@@ -123,5 +123,5 @@ def _is_even(permutation: tuple[int, ...]) -> bool:
     return sum(a > b for a, b in itertools.combinations(permutation, 2)) % 2 == 0
 
 
-# In the order of their lists: [p(0), p(1), .., p(4)], where place i's thing goes to place p(i).
+# Sorted; a permutation is [p(0), p(1), .., p(4)], and moves the thing at place i to place p(i).
 _A5 = np.array([permutation for permutation in itertools.permutations(range(5)) if _is_even(permutation)])
