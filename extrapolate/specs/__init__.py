@@ -291,7 +291,7 @@ class Registry(Generic[T]):
 
     def __getitem__(self, name: str) -> type[T]:
         if name not in self._classes:
-            if "=" in name:
+            if "=" in name and ":" not in name:
                 raise UserError(
                     f"'{shown(name)}' is an argument, and no {self.kind}: in a list, parentheses keep several "
                     "arguments together, as in (name:a=1,b=2)"

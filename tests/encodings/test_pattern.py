@@ -163,7 +163,7 @@ def test_captions_and_kinds_are_those_of_all() -> None:
         ("", "layers must name between 1 and 4 encodings, not 0"),
         ("rope,rope,rope,rope,none", "between 1 and 4 encodings, not 5"),
         ("rope,rop", "unknown encoding 'rop'; did you mean 'rope'"),
-        ("rope:theta=5,pairing=half", "unknown encoding 'pairing=half'"),  # it needs parentheses
+        ("rope:theta=5,pairing=half", "'pairing=half' is an argument, and no encoding"),
         ("rope,(rope:theta=1)", "theta must be more than 1"),
         ("rope,mine.py:Mine", "registered encoding, not a class of a file"),
         ("rope,learned", "Learned changes what the first layer reads: it must be the first"),
