@@ -8,7 +8,8 @@ LEFT_OUT = "off"  # instead of protocols or probes: none
 PRECISIONS = ("fp32", "bf16", "int8")
 TEXT_TABLE, DOCUMENTS_TABLE, TARGETS_TABLE = "evals.parquet", "eval_documents.parquet", "eval_targets.parquet"
 PROBES_TABLE = "eval_probes.parquet"
-ASKED, RUNS = "asked.json", "runs"  # in a study's folder: the study as given, with its cells; and their runs
+# In a study's folder: the study as given, with its cells; their runs; and their states.
+ASKED, RUNS, STATES = "asked.json", "runs", "state"
 INSPECTIONS_TABLE = "inspections.parquet"
 TASKS_TABLE = "eval_tasks.parquet"
 DEFAULT_PROTOCOLS = ("windows", "fixed-target")

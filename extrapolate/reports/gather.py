@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from safetensors import SafetensorError, safe_open
 
-from extrapolate import files, results
+from extrapolate import results
 from extrapolate.errors import UserError
 from extrapolate.folders import RUN_FILE, below, listed, told_apart
-from extrapolate.names import ASKED, PROBES_TABLE, RUNS
 from extrapolate.names import DOCUMENTS_TABLE as DOCUMENTS
+from extrapolate.names import PROBES_TABLE
 from extrapolate.names import TEXT_TABLE as TEXT
+from extrapolate.reports.study import is_exchanged, without_run
 from extrapolate.results.columns import Table
 from extrapolate.results.identity import Trained, run_of, trained
 from extrapolate.statistics.documents import belonging
@@ -60,11 +61,13 @@ class Evaluated:
     """Runs that have tables, by a distinct name, each with the parts in which its rows were found.
 
     names: the names of the runs that have a folder, by folder. left_out: what was left out, in words.
+    exchanged: the folders of studies' cells that hold a run with another encoding.
     """
 
     names: Mapping[Path, str]
     left_out: tuple[str, ...]
     runs: Mapping[str, Sequence[Part]] = field(default_factory=dict)
+    exchanged: Collection[Path] = ()
 
     def weights(self, runs: Collection[str]) -> set[str]:
         """The hashes of the weights of these runs that have rows."""
@@ -205,19 +208,6 @@ def table_in(folder: Path, file: str) -> Path | None:
     return next((folder / name for name in names if (folder / name).exists()), None)
 
 
-def _unbegun(path: Path) -> list[Path]:
-    """The runs that studies at a path, or directly below it, have not begun."""
-    found: list[Path] = []
-    studies = [path, *([path.parent] if path.name == RUNS else []), *(file.parent for file in path.glob(f"*/{ASKED}"))]
-    for study in studies:
-        if (asked := study / ASKED).is_file():
-            match files.read_json(asked):
-                case {"cells": list(cells)} if all(type(name) is str for name in cells):
-                    runs = (study / RUNS / name for name in cells)
-                    found += [run for run in runs if not run.exists()]
-    return found
-
-
 def gather(paths: Sequence[Path], reports: bool = False) -> Evaluated:
     """The evaluated runs at and below some folders, each once.
 
@@ -232,11 +222,13 @@ def gather(paths: Sequence[Path], reports: bool = False) -> Evaluated:
     copies: list[Path] = []
     left_out: list[str] = []
     unbegun: list[Path] = []
+    failed: dict[Path, str] = {}
     for path in paths:
         if not path.is_dir():
             raise UserError(f"{path}: no such folder; train and evaluate runs first")
         inside: list[Path] = []
-        unbegun += _unbegun(path)
+        not_begun, without_result = without_run(path)
+        unbegun, failed = unbegun + not_begun, failed | without_result
         folders, unsearched = below(path, tables=True)
         left_out += unsearched
         for folder in folders:
@@ -249,8 +241,10 @@ def gather(paths: Sequence[Path], reports: bool = False) -> Evaluated:
         if not inside:
             raise UserError(f"{path} holds no evaluated run; evaluate with: extrapolate eval-lengths {path}")
         found.update(dict.fromkeys(folder.resolve() for folder in inside))
+    failed = {run: reason for run, reason in failed.items() if run.resolve() not in found}
+    left_out += [f"left out, for it failed: {run} ({reason})" for run, reason in failed.items()]
     for why, folders in (
-        ("they are not evaluated", unevaluated),
+        ("they are not evaluated", [folder for folder in unevaluated if folder not in failed]),
         ("the sweep has not begun them", unbegun),
         ("they are reports, with rows of runs", copies),
     ):
@@ -260,7 +254,7 @@ def gather(paths: Sequence[Path], reports: bool = False) -> Evaluated:
         if len(stale) == len(parts):
             raise UserError(f"{listed(stale)}: no result is of the weights that are there now; evaluate again")
         left_out.append(f"left out, for no result is of the weights that are there now: {listed(stale)}")
-    return _evaluated((part for part in parts if part.folder not in stale), left_out)
+    return _evaluated([part for part in parts if part.folder not in stale], left_out)
 
 
 def _of_other_weights(part: Part) -> bool:
@@ -276,12 +270,9 @@ def _of_other_weights(part: Part) -> bool:
         state, log, metrics = ((part.folder / name).is_file() for name in (STATE, LOG, METRICS))
         return state or (log and not metrics) or _of_another_configuration(part)
     try:
-        with safe_open(path, framework="numpy") as file:
-            values = json.loads((file.metadata() or {})[RECORD])["values"]
+        values = weights_of(part.folder)
         evaluated_at = max(pc.max(rows["evaluated_at"]).as_py().timestamp() for rows in part.tables.values())
         newer = path.stat().st_mtime > evaluated_at + 1  # rows have whole seconds
-    except (SafetensorError, TypeError, KeyError, ValueError):
-        return True
     except OSError:  # no permission to read it, so nothing is known
         return False
     evaluated = [one for rows in part.tables.values() for one in trained(rows)]
@@ -298,6 +289,18 @@ def _of_other_weights(part: Part) -> bool:
     return False
 
 
+def weights_of(run: Path) -> str | None:
+    """The hash that the header of a run's last weights has; None if they are missing, damaged or lack our record.
+
+    Raises OSError if they cannot be read.
+    """
+    try:
+        with safe_open(run / WEIGHTS, framework="numpy") as file:
+            return str(json.loads((file.metadata() or {})[RECORD])["values"])
+    except (FileNotFoundError, SafetensorError, TypeError, KeyError, ValueError):
+        return None
+
+
 def _of_another_configuration(part: Part) -> bool:
     from extrapolate.runs.config import training_of  # these import torch, which a report rarely needs
     from extrapolate.runs.run import Run
@@ -312,10 +315,16 @@ def _of_another_configuration(part: Part) -> bool:
 def in_file(path: Path) -> Evaluated:
     """As `gather`, for one file with rows of `evals.parquet`, which can have any name."""
     folder = path.resolve().parent
-    return _evaluated(_parts(folder, {TEXT: results.read_columns(path, results.EVALS)}), [])
+    return _evaluated(list(_parts(folder, {TEXT: results.read_columns(path, results.EVALS)})), [])
 
 
-def _evaluated(found: Iterable[Part], left_out: list[str]) -> Evaluated:
+def _evaluated(found: Collection[Part], left_out: list[str]) -> Evaluated:
+    exchanged = [part.folder for part in found if part.own and is_exchanged(part.folder, *part.tables.values())]
+    if exchanged:
+        left_out.append(
+            "left out of the questions and published tables of their studies, for their encodings are not the cells': "
+            f"{listed(exchanged)}"
+        )
     runs: dict[Trained, list[Part]] = {}
     for part in found:
         runs.setdefault(_run(part), []).append(part)
@@ -325,6 +334,6 @@ def _evaluated(found: Iterable[Part], left_out: list[str]) -> Evaluated:
             left_out.append(f"taken once, for they hold the run {parts[0].folder} too: {listed(again)}")
     named = told_apart({run: parts[0].place for run, parts in runs.items()})
     names = {part.folder: named[run] for run, parts in runs.items() for part in parts if part.place[0] != part.folder}
-    evaluated = Evaluated(names, tuple(left_out), {named[run]: parts for run, parts in runs.items()})
+    evaluated = Evaluated(names, tuple(left_out), {named[run]: parts for run, parts in runs.items()}, exchanged)
     evaluated.check_versions()
     return evaluated

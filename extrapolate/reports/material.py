@@ -106,7 +106,7 @@ class Material:
                 names = {
                     path.name: name
                     for path, name in self.evaluated.names.items()
-                    if path.parent.parent == study and name in shown
+                    if path.parent.parent == study and name in shown and path not in self.evaluated.exchanged
                 }
                 rows = pd.DataFrame(results.read(study / file, table))
                 found.append(rows.assign(study=str(study), run=rows["run"].map(names)))

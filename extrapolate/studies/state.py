@@ -12,11 +12,10 @@ from extrapolate import files
 from extrapolate.errors import UserError
 from extrapolate.evaluation.plans import users_files
 from extrapolate.evaluation.settings import EvaluationSettings
-from extrapolate.names import PROBES_TABLE
+from extrapolate.names import PROBES_TABLE, STATES
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.run import CONFIG, Run
 
-STATES = "state"
 SHARES = "array"  # the folder with a folder for each share under way
 
 
@@ -40,7 +39,7 @@ def read(folder: Path, name: str) -> CellState:
         return CellState()
     try:
         return CellState(**files.read_json(path))
-    except TypeError:
+    except (TypeError, UserError):
         raise UserError(f"{path} is damaged: delete it; what the cell's run holds is kept") from None
 
 

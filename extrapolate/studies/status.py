@@ -11,6 +11,8 @@ import pandas as pd
 from extrapolate import files
 from extrapolate.errors import UserError
 from extrapolate.names import ASKED, RUNS
+from extrapolate.reports.study import Identity
+from extrapolate.reports.study import cells_of as encodings_asked
 from extrapolate.runs.run import CONFIG, LOG, WEIGHTS
 from extrapolate.runs.training_config import TrainingConfig
 from extrapolate.specs import arguments
@@ -57,7 +59,8 @@ def status_of(folder: Path) -> list[CellStatus]:
     if not (folder / STUDY).is_file():
         raise UserError(f"{folder} holds no study: it has no {STUDY}")
     cells = cells_of(read_study(folder / STUDY, *_asked(folder / ASKED)))
-    found = [(cell, _status(folder, cell)) for cell in cells]
+    encodings = encodings_asked(folder)
+    found = [(cell, _status(folder, cell, encodings.get(cell.name))) for cell in cells]
     return [one for cell, one in found if not (cell.beyond and one.status == "left")]
 
 
@@ -71,16 +74,18 @@ def _asked(path: Path) -> tuple[str | None, list[str]]:
     raise UserError(f"{path} is damaged: run the same sweep again, which writes it")
 
 
-def _status(folder: Path, cell: Cell) -> CellStatus:
+def _status(folder: Path, cell: Cell, asked: Identity | None) -> CellStatus:
     run = folder / RUNS / cell.name
     known = state.read(folder, cell.name)
     last: dict[str, float] = {}
     for row in _rows(run / LOG):
         last.update(row)
     trained = (run / WEIGHTS).is_file()
+    held = _encoding_of(run)
+    other = None if held in (None, asked) or asked is None else f"its folder holds a run of another encoding, {held[0]}"
     statuses: dict[Doing, bool] = {
         "running": state.held(run),
-        "failed": known.failed is not None,
+        "failed": known.failed is not None or other is not None,
         "diverged": known.diverged is not None,
         "passed over": known.passed_over,
         "done": trained and known.evaluated is not None,
@@ -91,8 +96,17 @@ def _status(folder: Path, cell: Cell) -> CellStatus:
     doing = next(name for name, holds in statuses.items() if holds)
     return CellStatus(
         cell.name, doing, int(last.get("tokens", 0)), tokens_due(run), last.get("loss"), last.get("val_loss"),
-        known.failed or known.diverged,
+        other or known.failed or known.diverged,
     )  # fmt: skip
+
+
+def _encoding_of(run: Path) -> Identity | None:
+    """The encoding of a run; None if the run does not exist or is damaged."""
+    try:
+        encoding = files.read_json(run / CONFIG)["config"]["encoding"]
+        return encoding["name"], json.dumps(encoding["arguments"])
+    except (UserError, KeyError, TypeError, OSError):
+        return None
 
 
 def _rows(log: Path) -> Iterator[dict[str, float]]:

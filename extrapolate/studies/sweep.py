@@ -225,7 +225,11 @@ def _own_folder(file: Path, scale: str | None, encodings: Sequence[str]) -> Path
 
 
 def _write_asked(folder: Path, scale: str | None, encodings: Sequence[str], cells: Sequence[Resolved]) -> None:
-    due = [cell.name for cell in cells if not (cell.cell.beyond or state.read(folder, cell.name).passed_over)]
+    due = {
+        cell.name: {"encoding": cell.config.encoding.name, "arguments": cell.config.encoding.arguments}
+        for cell in cells
+        if not (cell.cell.beyond or state.read(folder, cell.name).passed_over)
+    }
     files.write_json(folder / ASKED, {"scale": scale, "encodings": list(encodings), "cells": due})
 
 
@@ -337,7 +341,8 @@ def _learning_rates(tasks: Tasks) -> pd.DataFrame:
             half_width = choice.half_widths[rate]
             diverged = loss is not None and not math.isfinite(loss)
             taken = "diverged" if diverged else TAKEN[choice.edge] if rate == choice.chosen else ""
-            weights = _weights([tasks.cells[cell.name] for cell in group], rate) if rate == choice.chosen else ""
+            finished = loss is not None and not diverged
+            weights = _weights([tasks.cells[cell.name] for cell in group], rate) if finished else ""
             rows.append((group[0].model_name, rate, loss, half_width, len(choice.seeds), taken, weights))
     return pd.DataFrame(rows, columns=[column.name for column in RATES.columns])
 

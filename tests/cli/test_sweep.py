@@ -99,6 +99,29 @@ def test_what_a_rate_that_was_not_chosen_would_continue_is_not_missed(cli: Cli, 
     assert "has not begun" not in cli("report", done, "--out", tmp_path / "again").succeeded().err
 
 
+def test_a_cell_with_a_run_of_another_encoding_is_said(cli: Cli, done: Path, tmp_path: Path) -> None:
+    """It is not done, and answers no question about the cell's encoding."""
+    out = Path(shutil.copytree(done, tmp_path / "copy"))
+    alibi = out / "runs/alibi-lr0.003-s0"
+    alibi.rename(tmp_path / "kept")
+    shutil.copytree(out / "runs" / BEST, alibi)
+    assert statuses(out)["alibi-lr0.003-s0"] == "failed"
+    reasons = xt.status(out).set_index("cell")["reason"]
+    assert reasons["alibi-lr0.003-s0"] == "its folder holds a run of another encoding, rope"
+    said = cli("report", out, "--out", tmp_path / "report").succeeded().err.replace("\n", " ")
+    assert f"for their encodings are not the cells': {alibi}" in said
+
+
+def test_rates_whose_weights_are_gone_are_named(cli: Cli, done: Path, tmp_path: Path) -> None:
+    out = Path(shutil.copytree(done, tmp_path / "copy"))
+    assert "no longer in the study" not in (done / "report/report.md").read_text()
+    shutil.rmtree(out / "runs" / OTHER)
+    cli("report", out, "--out", tmp_path / "report").succeeded()
+    assert "The weights of rope at 0.001 are no longer in the study's folder." in (
+        tmp_path / "report/report.md"
+    ).read_text().replace("\\", "")
+
+
 def test_a_report_shows_no_choice_of_rates_for_weights_that_were_not_chosen(
     quietly: Callable[..., None], done: Path, store: Path, tmp_path: Path
 ) -> None:
@@ -112,7 +135,8 @@ def test_a_report_shows_no_choice_of_rates_for_weights_that_were_not_chosen(
     quietly("merge", out, "--out", tmp_path / "merged")
     quietly("report", tmp_path / "merged", "--out", tmp_path / "of-merged")
     assert "The learning rate is the highest that was tried" in (tmp_path / "of-merged/report.md").read_text()
-    copy = pd.read_parquet(out / "learning_rates.parquet").assign(Taken=["yes", ""])
+    rates = pd.read_parquet(out / "learning_rates.parquet")
+    copy = rates.assign(Taken=["yes", ""], Weights=rates["Weights"][::-1].tolist())
     (tmp_path / "more").mkdir()
     shutil.copytree(out / "runs", tmp_path / "more/runs")
     copy.to_parquet(tmp_path / "more/learning_rates.parquet")
@@ -201,6 +225,9 @@ def test_a_failed_cell_does_not_stop_the_others(cli: Cli, store: Path, tmp_path:
     assert message == "1 of the cells failed; run the same command to try again"
     assert statuses(out) == {"rope-s0": "failed", "alibi-s0": "done"}
     assert "is a file, not a folder" in cli("status", out).succeeded().out.replace("\n", " ")
+    said = cli("report", out, "--out", tmp_path / "report").succeeded().err.replace("\n", " ")
+    assert f"left out, for it failed: {out / 'runs' / 'rope-s0'} (" in said
+    assert "has not begun" not in said
 
 
 @pytest.mark.usefixtures("cells_here")

@@ -8,7 +8,8 @@ import pandas as pd
 
 from extrapolate import results
 from extrapolate.folders import listed
-from extrapolate.reports.gather import Evaluated
+from extrapolate.names import RUNS
+from extrapolate.reports.gather import Evaluated, weights_of
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Table, Text
 from extrapolate.reports.sections.base import Part, Section, parquet, sections
@@ -37,8 +38,8 @@ RATES = Described(
             "loss of a run became infinite; else an empty string.",
         ),
         Column(
-            "Weights", TEXT, meaning="The SHA-256 of the last weights of each seed's run if the rate was taken, joined "
-            "by `+`; else an empty string.",
+            "Weights", TEXT, meaning="The SHA-256 of the last weights of each seed's run, joined by `+`; an empty "
+            "string if the training of a seed failed or diverged.",
         ),
     ),
 )  # fmt: skip
@@ -67,8 +68,9 @@ class LearningRates(Section):
         table = pd.concat(tables_of(material.evaluated, material.shown()), ignore_index=True)
         edge = at_edge(material)
         blocks = [Text(CHOICE), *([Text(f"{edge} {ADVICE}", strong=True)] if edge else [])]
-        shown = table.drop(columns="Weights")
-        return Part([*blocks, Table(shown, "Learning rates")], {FILE: parquet(table)})
+        if gone := _gone(material):
+            blocks.append(Text(f"The weights of {listed(gone)} are no longer in the study's folder.", strong=True))
+        return Part([*blocks, Table(table.drop(columns="Weights"), "Learning rates")], {FILE: parquet(table)})
 
 
 def at_edge(material: Material) -> str:
@@ -88,18 +90,45 @@ def tables_of(evaluated: Evaluated, runs: Collection[str]) -> list[pd.DataFrame]
     Models with the same name in several studies are prefixed with the study's name. Weights are compared because other
     runs may have been trained in a study's folder since.
     """
+    return list(_by_file(evaluated, runs).values())
+
+
+def _by_file(evaluated: Evaluated, runs: Collection[str]) -> dict[Path, pd.DataFrame]:
+    """The same tables, by the files that they were read from."""
     folders = {part.folder: None for parts in evaluated.runs.values() for part in parts}
     files = dict.fromkeys(place / FILE for folder in folders for place in (folder, folder.parent.parent))
     weights = evaluated.weights(runs)
     found: dict[Path, pd.DataFrame] = {}
     for file in filter(Path.is_file, files):
         table = results.read_frame(file)
-        chosen = [joined != "" and not weights.isdisjoint(joined.split("+")) for joined in table["Weights"]]
-        table = table[table["Model"].isin(table.loc[chosen, "Model"])]
+        taken = table[table["Taken"].isin(TAKEN.values())]
+        chosen = [not weights.isdisjoint(joined.split("+")) for joined in taken["Weights"]]
+        table = table[table["Model"].isin(taken.loc[chosen, "Model"])]
         if len(table) and not any(table.equals(one) for one in found.values()):
             found[file] = table
     several = Counter(name for table in found.values() for name in set(table["Model"]))
-    return [
-        table.assign(Model=[f"{file.parent.name}/{name}" if several[name] > 1 else name for name in table["Model"]])
+    return {
+        file: table.assign(
+            Model=[f"{file.parent.name}/{name}" if several[name] > 1 else name for name in table["Model"]]
+        )
         for file, table in found.items()
-    ]
+    }
+
+
+def _gone(material: Material) -> list[str]:
+    """The models and rates whose weights are no longer in the study's folder: `rope at 0.001`."""
+    found = []
+    for file, table in _by_file(material.evaluated, material.shown()).items():
+        there = _weights_in(file.parent / RUNS)
+        for model, rate, joined in table[["Model", "Learning rate", "Weights"]].itertuples(index=False):
+            if there and joined and not there.issuperset(joined.split("+")):
+                found.append(f"{model} at {rate:g}")
+    return found
+
+
+def _weights_in(runs: Path) -> set[str | None]:
+    """The hashes of the weights in these runs; empty if there are no runs, or they cannot be read."""
+    try:
+        return {weights_of(run) for run in runs.glob("*/")}
+    except OSError:
+        return set()
