@@ -205,7 +205,7 @@ def foreign(
     )
     slug = re.sub(r"[^\w.=+-]+", "-", name).strip("-")
     if not (slug or out):
-        raise UserError(f"`name` '{name}' has no letter or digit to name a folder after: give `out`")
+        raise UserError(f"the name '{name}' has no letter or digit to call a folder by: give `out`")
     return _kept(Path(out or Path("ckpt") / f"foreign-{slug}"), model, config, own)
 
 

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 import extrapolate as xt
 from extrapolate.api import tokenize
 from extrapolate.cli.flags import in_flags
-from extrapolate.data.sources.local.base import LocalFiles
+from extrapolate.data.documents import Files
 from extrapolate.data.sources.stdlib import StandardLibrary
 from extrapolate.data.store import Store
 from extrapolate.data.tokenizer import train_bpe
@@ -109,7 +109,7 @@ def test_the_manifest_is_the_same_wherever_and_whenever_the_text_was_written(
 
 def test_text_that_was_not_touched_is_not_read_again(texts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tokenized()
-    monkeypatch.delattr(LocalFiles, "content")
+    monkeypatch.delattr(Files, "content")
     assert tokenized()[1].endswith("nothing to do")
     (texts / "3.txt").touch()
     with pytest.raises(AttributeError):

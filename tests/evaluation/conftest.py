@@ -15,11 +15,6 @@ SIZES = {"width": 32, "layers": 2, "heads": 2, "head_dim": 16, "ff_width": 48}
 
 
 @pytest.fixture(scope="session")
-def store(word_store: Store) -> Store:
-    return word_store
-
-
-@pytest.fixture(scope="session")
 def random_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
     """Makes a finished run of L = 16 with random weights, scaled up so that losses differ between tokens and positions.
 

@@ -33,6 +33,11 @@ L = 16
 MARKOV = "markov:states=4,concentration=0.3,documents=120,length=70"
 
 
+@pytest.fixture(scope="module")
+def store(word_store: Store) -> Store:
+    return word_store
+
+
 @pytest.fixture
 def run_of(store: Store, random_run: Callable[..., Run]) -> Callable[..., Run]:
     """A run of an encoding on the words."""

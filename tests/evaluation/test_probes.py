@@ -25,6 +25,11 @@ pytestmark = pytest.mark.usefixtures("causality_unasked")
 L = 32
 
 
+@pytest.fixture(scope="module")
+def store(word_store: Store) -> Store:
+    return word_store
+
+
 @pytest.fixture
 def run_of(store: Store, random_run: Callable[..., Run]) -> Callable[..., Run]:
     """A run of an encoding on the words."""

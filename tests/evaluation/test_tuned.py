@@ -33,6 +33,11 @@ LENGTHS = (L, TUNED, 2 * TUNED)
 FACTORS = tuple(length / L for length in LENGTHS)
 
 
+@pytest.fixture(scope="module")
+def store(word_store: Store) -> Store:
+    return word_store
+
+
 @pytest.fixture
 def tuned(store: Store, random_run: Callable[..., Run]) -> Callable[[str | None], Run]:
     """A run that was tuned with an extension of its own, or with none."""

@@ -61,7 +61,7 @@ def test_our_own_model_as_a_foreign_one_has_the_losses_that_it_has_here(rope: Ru
 
 
 def test_a_name_without_letters_names_no_folder(store: Path) -> None:
-    with pytest.raises(xt.UserError, match="`name` '!!' has no letter or digit"):
+    with pytest.raises(xt.UserError, match="the name '!!' has no letter or digit"):
         xt.foreign(counts, "!!", seq_len=16, tokenizer=store)
     assert xt.foreign(counts, "!!", seq_len=16, tokenizer=store, out="ckpt/marks").path == Path("ckpt/marks")
 

@@ -183,10 +183,10 @@ class _Cells:
     def _cell(self, model: str, factor: float, value: float, form: str) -> Cell:
         if math.isnan(value):
             return Cell(NOTHING)
-        kind = ""
-        if self._losses[model, factor] == self._best[factor]:
+        kind, loss = "", self._losses[model, factor]
+        if loss == self._best[factor] and math.isfinite(loss):
             kind = "best"
-        elif (model, factor) in self._may_be_lowest:
+        elif (model, factor) in self._may_be_lowest and math.isfinite(loss):
             kind = UNDECIDED
         return Cell(form.format(value), value if math.isfinite(value) else None, kind=kind)
 

@@ -24,6 +24,11 @@ L = 16
 pytestmark = pytest.mark.usefixtures("causality_unasked")
 
 
+@pytest.fixture(scope="module")
+def store(word_store: Store) -> Store:
+    return word_store
+
+
 def settings_of(*protocols: str, extend: tuple[str, ...] = (), factors=(1, 2, 4), most: int = 256, **more):
     return EvaluationSettings(factors, extend, protocols=protocols, max_targets=most, **more)
 
