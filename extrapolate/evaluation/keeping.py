@@ -11,7 +11,7 @@ from extrapolate.evaluation.plans import parsed, users_files
 from extrapolate.folders import listed
 from extrapolate.names import DOCUMENTS_TABLE, TARGETS_TABLE, TEXT_TABLE
 from extrapolate.progress import Say
-from extrapolate.results.identity import Trained, trained
+from extrapolate.results.identity import Trained, own_versions, trained
 from extrapolate.runs.config import training_of
 from extrapolate.runs.run import Run
 
@@ -44,8 +44,11 @@ def _keep_own(run: AnyRun, versions: Mapping[str, str | None], say: Say) -> None
     left = {path: trained(rows) for path, rows in found.items()}
     others = _of_others(run, set().union(*left.values()))
 
+    now = {own: version for asked in versions.items() for own, version in own_versions(*asked).items()}
+
     def is_edited(row: Row) -> bool:
-        return row["extension_sha256"] != versions.get(row["extension"], row["extension_sha256"])
+        found = own_versions(row["extension"], row["extension_sha256"])
+        return any(now.get(own, version) != version for own, version in found.items())
 
     def own(row: Row) -> Row | None:
         dropped = is_edited(row) or Trained(*(row[name] for name in Trained._fields)) in others

@@ -5,7 +5,7 @@ Shapes: B batch, T tokens, V vocabulary.
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -137,8 +137,12 @@ class ForeignRun:
 
     def checkpoints(self, which: str) -> list[Checkpoint]:
         """The model in its current state, whatever `which` is."""
-        known = self.config.foreign
-        known_by = (known.answers, known.source, known.file_sha256, self.model.parameters_sha256())
+        known, parameters = self.config.foreign, self.model.parameters_sha256()
+        answers = known.answers
+        if parameters is None:  # a function may have changed since
+            now = _answers(self.model, self.tokenizer.get_vocab_size())
+            answers = answers if _alike(now, answers) else now
+        known_by = (answers, known.source, known.file_sha256, parameters)
         return [Checkpoint(self.path, 0, 0, hashlib.sha256(repr(known_by).encode()).hexdigest())]
 
     def build_model(self) -> ForeignModel:
@@ -246,7 +250,10 @@ def _tried(model: ForeignModel, vocab_size: int) -> int:
     windows_BT = random_windows(vocab_size, length).to(model.device)
     leak = Room(length, len(windows_BT), None).enough_for(
         lambda windows, _: causality.leak_of(
-            lambda tokens: model.hidden(tokens, PLAIN), windows_BT[:windows], vocab_size, tolerance
+            lambda tokens: causality.predictions(model.hidden(tokens, PLAIN)),
+            windows_BT[:windows],
+            vocab_size,
+            tolerance,
         )
     )
     if leak is not None:
@@ -256,7 +263,7 @@ def _tried(model: ForeignModel, vocab_size: int) -> int:
 
 @torch.inference_mode()
 def _answers(model: ForeignModel, vocab_size: int) -> tuple[float, ...]:
-    """Some logits for fixed windows, which identify the model. Raises UserError if it fails on one of them.
+    """Some log-probabilities for fixed windows, which identify the model. Raises UserError if it fails on one of them.
 
     Windows that do not fit into memory are left out.
     """
@@ -279,7 +286,7 @@ def _answers(model: ForeignModel, vocab_size: int) -> tuple[float, ...]:
         places, ids = (
             torch.linspace(0, end - 1, count).long() for end, count in ((length, TOKENS), (vocab_size, LOGITS))
         )
-        answers.append(logits_BTV[0][places][:, ids].nan_to_num(0.0, 0.0, 0.0).flatten())
+        answers.append(causality.predictions(logits_BTV)[0][places][:, ids].nan_to_num(0.0, 0.0, 0.0).flatten())
     return tuple(round(float(x), 4) for x in torch.cat(answers))
 
 
@@ -299,8 +306,9 @@ def _kept(path: Path, model: ForeignModel, config: ForeignConfig, tokenizer: Tok
 
 def _same(there: ForeignConfig, config: ForeignConfig) -> bool:
     """Whether both are of the same model. If one has fewer windows, for lack of memory, only those are compared."""
-    theirs, ours = there.foreign.answers, config.foreign.answers
-    largest = max(1.0, *map(abs, ours))
-    return there.config_hash() == config.config_hash() and all(
-        abs(one - other) <= SAME * largest for one, other in zip(theirs, ours, strict=False)
-    )
+    return there.config_hash() == config.config_hash() and _alike(there.foreign.answers, config.foreign.answers)
+
+
+def _alike(theirs: Sequence[float], ours: Sequence[float]) -> bool:
+    """Whether answers differ by no more than rounding on another machine."""
+    return all(abs(one - other) <= SAME * max(1.0, abs(other)) for one, other in zip(theirs, ours, strict=False))

@@ -30,6 +30,7 @@ from extrapolate.model.model import Model
 from extrapolate.model.places import FEWEST, few_places, later, places_within, random_windows
 
 # Of the largest number. Our models round products of the same sizes alike; other libraries may not.
+LEAST_LOG = -20.0  # nats; less likely tokens are alike
 TOLERANCE, TOLERANCE_OF_OTHERS, TOLERANCE_OF_OTHERS_IN_BF16 = 1e-5, 1e-3, 2e-2
 LARGE = 1e-3  # above any rounding in float32
 DRAWS = (0.001, 0.999)  # values for all random numbers in turn, to take both sides of rare branches
@@ -130,7 +131,7 @@ def leak_in(
     states = partial(_states, model, plan, precision, copies)
     if not isinstance(model, Model):
         tolerance = TOLERANCE_OF_OTHERS if precision == "fp32" else TOLERANCE_OF_OTHERS_IN_BF16
-        return leak_of(states, tokens_BT, model.vocab_size, tolerance, places)
+        return leak_of(lambda asked_BT: predictions(states(asked_BT)), tokens_BT, model.vocab_size, tolerance, places)
     leak = leak_of(states, tokens_BT, model.vocab_size, TOLERANCE, places, model.seq_len)
     if leak is None:
         return None
@@ -163,6 +164,11 @@ def _states(model: LanguageModel, plan: Plan | Setting, precision: str, copies: 
 def states_of(model: LanguageModel, plan: Plan | Setting, tokens_BT: Tensor, precision: str = "fp32") -> Tensor:
     """The states, [B, T, D], with the same random numbers every time."""
     return _repeatable(partial(_states, model, plan, precision, False), tokens_BT)[0]
+
+
+def predictions(logits_BTV: Tensor) -> Tensor:
+    """The log-probabilities, cut off below, so that a logit that masks a token does not make differences look small."""
+    return logits_BTV.float().log_softmax(-1).clamp(min=LEAST_LOG)
 
 
 def difference(states_BTD: Tensor, expected_BTD: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from extrapolate.names import PROBES_TABLE
 from extrapolate.names import TEXT_TABLE as TEXT
 from extrapolate.reports.study import is_exchanged, without_run
 from extrapolate.results.columns import Table
-from extrapolate.results.identity import Trained, run_of, trained
+from extrapolate.results.identity import Trained, own_versions, run_of, trained
 from extrapolate.statistics.documents import belonging
 
 PAGE = "report.md"  # what a report writes beside the tables that it copied
@@ -133,15 +133,14 @@ class Evaluated:
             for table in part.tables.values():
                 rows = table.select(["extension", "extension_sha256"]).group_by(["extension", "extension_sha256"])
                 for row in rows.aggregate([]).to_pylist():
-                    if (version := row["extension_sha256"]) is None:
-                        continue
-                    before, folder = versions.setdefault(row["extension"], (version, part.folder))
-                    if before != version:
-                        where = folder if folder == part.folder else f"{folder} and {part.folder}"
-                        raise UserError(
-                            f"{row['extension']} in {where} is of different versions of that file: evaluate all with "
-                            "the same version, which drops the rows of others"
-                        )
+                    for own, version in own_versions(row["extension"], row["extension_sha256"]).items():
+                        before, folder = versions.setdefault(own, (version, part.folder))
+                        if before != version:
+                            where = folder if folder == part.folder else f"{folder} and {part.folder}"
+                            raise UserError(
+                                f"{own} in {where} is of different versions of that file: evaluate all with the same "
+                                "version, which drops the rows of others"
+                            )
 
 
 def _without_run(table: Table) -> list[str]:

@@ -4,6 +4,7 @@ A run is identified by its training and weights, which are columns of every tabl
 belong to rows of losses.
 """
 
+import re
 from collections.abc import Collection
 from typing import NamedTuple
 
@@ -20,6 +21,17 @@ class Trained(NamedTuple):
     seed: int | None
     step: int
     weights_sha256: str
+
+
+_OWN = re.compile(r"[^\s+(),=]+\.py:\w+")  # a class of a user's file in an extension's text
+
+
+def own_versions(extension: str, sha256: str | None) -> dict[str, str]:
+    """The hashes of the users' files in an extension's text, by `file.py:Class`, from those of a row."""
+    if sha256 is None:
+        return {}
+    own, hashes = _OWN.findall(extension), sha256.split("+")
+    return dict(zip(own, hashes, strict=True)) if len(own) == len(hashes) else {extension: sha256}
 
 
 def trained(rows: pa.Table) -> set[Trained]:

@@ -54,6 +54,16 @@ def test_rows_of_an_edited_file_are_dropped_or_refused(cli, ckpt: Path, tmp_path
     cli("report", "ckpt/rope", "ckpt/expe").succeeded()
 
 
+def test_rows_with_other_arguments_are_of_the_edited_file_too(cli, ckpt: Path, tmp_path: Path) -> None:
+    own, flags = tmp_path / "mine.py", ["--factors", "1,4", "--max-targets", "256"]
+    shutil.copy(EXAMPLE, own)
+    extend = ["mine.py:RootScale:factor=4", "mine.py:RootScale:factor=2 + log-n"]
+    cli("eval-lengths", "ckpt/rope", *flags, "--extend", extend[0], "--extend", extend[1]).succeeded()
+    own.write_text(own.read_text() + "\n# edited\n")
+    cli("eval-lengths", "ckpt/rope", *flags, "--extend", extend[0]).succeeded()
+    assert set(pd.read_parquet(ckpt / "rope" / "evals.parquet")["extension"]) == {"as-trained", extend[0]}
+
+
 def test_it_is_refused_with_the_reason(cli, ckpt: Path, tmp_path: Path) -> None:
     (tmp_path / "my_extension.py").write_text(EXAMPLE.read_text() + "\n")
     for run, extend, reason in (

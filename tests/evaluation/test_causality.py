@@ -228,3 +228,11 @@ def test_an_extension_that_opens_the_future_is_not_trained_with(tmp_path: Path, 
     with pytest.raises(xt.UserError, match=r"own: embed lets token .* at 32 tokens with pi:"):
         xt.evaluate(own, data=word_store, factors=(1, 2), max_targets=64, extend=["log-n", "pi"])
     assert (own.path / "evals.parquet").read_bytes() == before
+
+
+def test_a_class_of_another_module_is_checked_as_a_users(random_run: Callable[..., Run], word_store: Store) -> None:
+    model = random_run(word_store).build_model()
+    assert not causality.may_leak(model)
+    encoding = model.encodings[0]
+    encoding.__class__ = type("Imported", (type(encoding),), {"__module__": "mylib"})
+    assert causality.may_leak(model)

@@ -66,6 +66,35 @@ def test_a_name_without_letters_names_no_folder(store: Path) -> None:
     assert xt.foreign(counts, "!!", seq_len=16, tokenizer=store, out="ckpt/marks").path == Path("ckpt/marks")
 
 
+def test_a_masked_logit_hides_no_leak(store: Path) -> None:
+    def sees_the_next(tokens_BT: torch.Tensor) -> torch.Tensor:
+        logits_BTV = 8.0 * torch.nn.functional.one_hot(tokens_BT.roll(-1, 1), 400).float()
+        logits_BTV[..., 0] = -1e4
+        return logits_BTV
+
+    with pytest.raises(xt.UserError, match="see tokens that come after it"):
+        xt.foreign(sees_the_next, "Masked", seq_len=16, tokenizer=store)
+
+
+def test_rows_of_a_function_that_changed_are_dropped(store: Path) -> None:
+    """Also if a masked logit is far larger than what changed."""
+    net = torch.nn.Embedding(400, 400)
+
+    def masked(tokens_BT: torch.Tensor) -> torch.Tensor:
+        logits_BTV = net(tokens_BT).detach().clone()
+        logits_BTV[..., 0] = -1e4
+        return logits_BTV
+
+    made = xt.foreign(masked, "Changing", seq_len=16, tokenizer=store)
+    xt.evaluate(made, data=store, protocols=("windows", "fixed-target"), **FEWER)
+    xt.evaluate(made, data=store, protocols="windows", **FEWER)
+    assert set(pd.read_parquet("ckpt/foreign-Changing/evals.parquet")["protocol"]) == {"windows", "fixed-target"}
+    with torch.no_grad():
+        net.weight.mul_(3)
+    xt.evaluate(made, data=store, protocols="windows", **FEWER)
+    assert set(pd.read_parquet("ckpt/foreign-Changing/evals.parquet")["protocol"]) == {"windows"}
+
+
 def test_the_losses_are_those_of_its_logits(store: Path) -> None:
     made = xt.foreign(counts, "Counts", seq_len=16, tokenizer=store)
     table = xt.evaluate(made, data=store, protocols=["windows"], factors=FACTORS)
