@@ -53,7 +53,7 @@ class Column:
 
     @cached_property
     def natural(self) -> int:
-        """The width at which nothing is folded."""
+        """The width at which no cell has to be wrapped."""
         return max(map(cell_len, (self.header, *self.cells)))
 
     @cached_property

@@ -18,7 +18,7 @@ from extrapolate.folders import RUN_FILE, below, listed, told_apart
 from extrapolate.names import DOCUMENTS_TABLE as DOCUMENTS
 from extrapolate.names import PROBES_TABLE
 from extrapolate.names import TEXT_TABLE as TEXT
-from extrapolate.reports.study import is_exchanged, without_run
+from extrapolate.reports.study import exchanged, without_run
 from extrapolate.results.columns import Table
 from extrapolate.results.identity import Trained, own_versions, run_of, trained
 from extrapolate.statistics.documents import belonging
@@ -318,11 +318,13 @@ def in_file(path: Path) -> Evaluated:
 
 
 def _evaluated(found: Collection[Part], left_out: list[str]) -> Evaluated:
-    exchanged = [part.folder for part in found if part.own and is_exchanged(part.folder, *part.tables.values())]
-    if exchanged:
+    others = exchanged(
+        {part.folder: [rows for rows in part.tables.values() if len(rows)] for part in found if part.own}
+    )
+    if others:
         left_out.append(
             "left out of the questions and published tables of their studies, for their encodings are not the cells': "
-            f"{listed(exchanged)}"
+            f"{listed(others)}"
         )
     runs: dict[Trained, list[Part]] = {}
     for part in found:
@@ -333,6 +335,6 @@ def _evaluated(found: Collection[Part], left_out: list[str]) -> Evaluated:
             left_out.append(f"taken once, for they hold the run {parts[0].folder} too: {listed(again)}")
     named = told_apart({run: parts[0].place for run, parts in runs.items()})
     names = {part.folder: named[run] for run, parts in runs.items() for part in parts if part.place[0] != part.folder}
-    evaluated = Evaluated(names, tuple(left_out), {named[run]: parts for run, parts in runs.items()}, exchanged)
+    evaluated = Evaluated(names, tuple(left_out), {named[run]: parts for run, parts in runs.items()}, others)
     evaluated.check_versions()
     return evaluated

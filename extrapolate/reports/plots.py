@@ -91,7 +91,7 @@ class _Sheet:
         crowded = self._kept is not None and sum(not one.is_behind for one in panel.series) > MANY
         for one in panel.series:
             if one.kind == "thin" and crowded:
-                continue  # the steps of so many models would hide the averages
+                continue  # with many models, single steps would hide the averages
             x, y = _places(panel.x, one.x), pd.Series(list(one.y), dtype=float)
             if self._kept is not None and not one.is_behind:
                 y = smoothed(y, self._kept)

@@ -1,6 +1,7 @@
 """What a study's folder says about its cells: which were asked for, which failed, and the encoding of each."""
 
 import json
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -47,8 +48,16 @@ def _failure(state: Path) -> str | None:
     return (known.get("failed") or known.get("diverged")) if isinstance(known, dict) else None
 
 
-def is_exchanged(run: Path, *tables: pa.Table) -> bool:
-    """Whether a cell's folder holds a run, with rows in these tables, of another encoding than the cell's."""
-    asked = cells_of(run.parent.parent).get(run.name) if run.parent.name == RUNS else None
-    held = [row for rows in tables for row in rows.slice(0, 1).select(["encoding", "encoding_arguments"]).to_pylist()]
-    return asked is not None and any(tuple(row.values()) != asked for row in held)
+def exchanged(runs: Mapping[Path, Collection[pa.Table]]) -> list[Path]:
+    """The cells' folders that hold a run, with rows in these tables, of another encoding than the cell's."""
+    studies = {run.parent.parent for run in runs if run.parent.name == RUNS}
+    asked = {study / RUNS / name: cell for study in studies for name, cell in cells_of(study).items()}
+    return [
+        run for run, tables in runs.items() if run in asked and any(_identity(rows) != asked[run] for rows in tables)
+    ]
+
+
+def _identity(rows: pa.Table) -> Identity:
+    """The encoding of the run that the rows are of."""
+    (row,) = rows.slice(0, 1).select(["encoding", "encoding_arguments"]).to_pylist()
+    return row["encoding"], row["encoding_arguments"]
