@@ -317,7 +317,7 @@ def test_a_text_that_follows_is_the_likeliest_and_ends_where_it_must(ckpt: Path)
         (["--tasks", "hellaswag", "--include-path", "nowhere"], "--include-path nowhere is no folder"),
         (["--tasks", "hellaswag", "--include-path", HELLASWAG], r"cannot be loaded: .*--data-dir"),
         (["--tasks", "hellaswag", "--limit", "0"], "--limit must be above 0"),
-        (["--tasks", "hellaswag", "--shots", "-1"], "--shots': Input should be greater than or equal to 0"),
+        (["--tasks", "hellaswag", "--shots", "-1"], "Invalid value for '--shots': .*0"),
         (["--tasks", "hellaswag", "--length", "1"], "--length must be between 2"),
         (["--tasks", "hellaswag", "--precision", "fp8"], "unknown --precision fp8"),
         (["--tasks", "hellaswag", "--extend", "yran"], "unknown extension 'yran'"),
