@@ -61,7 +61,7 @@ class Evaluated:
     """Runs that have tables, by a distinct name, each with the parts in which its rows were found.
 
     names: the names of the runs that have a folder, by folder. left_out: what was left out, in words.
-    exchanged: the folders of studies' cells that hold a run with another encoding.
+    exchanged: the folders of studies' cells that hold a run with other settings or another seed.
     """
 
     names: Mapping[Path, str]
@@ -323,8 +323,8 @@ def _evaluated(found: Collection[Part], left_out: list[str]) -> Evaluated:
     )
     if others:
         left_out.append(
-            "left out of the questions and published tables of their studies, for their encodings are not the cells': "
-            f"{listed(others)}"
+            "left out of the questions and published tables of their studies, for they are not the runs that the cells "
+            f"ask for: {listed(others)}"
         )
     runs: dict[Trained, list[Part]] = {}
     for part in found:

@@ -1,6 +1,5 @@
-"""What a study's folder says about its cells: which were asked for, which failed, and the encoding of each."""
+"""What a study's folder says about its cells: which were asked for, which failed, and the training of each."""
 
-import json
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
@@ -9,19 +8,18 @@ import pyarrow as pa
 from extrapolate import files
 from extrapolate.errors import UserError
 from extrapolate.names import ASKED, RUNS, STATES
+from extrapolate.results.identity import trained
 
-Identity = tuple[str, str]  # an encoding's name, and its arguments as JSON
+Training = tuple[str, int | None]  # the first two fields of `Trained`
 
 
-def cells_of(study: Path) -> dict[str, Identity]:
-    """The encoding of each cell that the last sweep was asked for, by name; empty if the folder holds no study."""
+def cells_of(study: Path) -> dict[str, Training]:
+    """The training of each cell that the last sweep was asked for, by name; empty if the folder holds no study."""
     if not (study / ASKED).is_file():
         return {}
     match files.read_json(study / ASKED):
         case {"cells": dict(cells)} if all(type(cell) is dict for cell in cells.values()):
-            return {
-                name: (str(cell.get("encoding")), json.dumps(cell.get("arguments"))) for name, cell in cells.items()
-            }
+            return {name: (str(cell.get("config_hash")), cell.get("seed")) for name, cell in cells.items()}
     return {}
 
 
@@ -49,15 +47,11 @@ def _failure(state: Path) -> str | None:
 
 
 def exchanged(runs: Mapping[Path, Collection[pa.Table]]) -> list[Path]:
-    """The cells' folders that hold a run, with rows in these tables, of another encoding than the cell's."""
+    """The cells' folders that hold a run, with rows in these tables, of another training than the cell's."""
     studies = {run.parent.parent for run in runs if run.parent.name == RUNS}
     asked = {study / RUNS / name: cell for study in studies for name, cell in cells_of(study).items()}
     return [
-        run for run, tables in runs.items() if run in asked and any(_identity(rows) != asked[run] for rows in tables)
+        run
+        for run, tables in runs.items()
+        if run in asked and any(one[:2] != asked[run] for rows in tables for one in trained(rows))
     ]
-
-
-def _identity(rows: pa.Table) -> Identity:
-    """The encoding of the run that the rows are of."""
-    (row,) = rows.slice(0, 1).select(["encoding", "encoding_arguments"]).to_pylist()
-    return row["encoding"], row["encoding_arguments"]

@@ -97,15 +97,17 @@ def unequal_training(rows: pd.DataFrame) -> list[str]:
     if rows["setting_hash"].nunique() <= 1:
         return []
     told = (
-        "preset", "training_corpus", "trained_length", "tokens", "parameters", "training_precision", "training_machine",
-        "origin",
+        "preset", "training_corpus", "trained_length", "tokens", "parameters", "training_precision", "origin",
+        "training_machine",
     )  # fmt: skip
-    differing = []
+    differing = {}
     for column in told:
         if len(values := values_of(rows, column)) > 1:
             said = values if len(values) <= MOST_VALUES else [values[0], "...", values[-1]]
-            differing.append(f"{column} {', '.join(said)}")
-    detail = f" ({'; '.join(differing) or 'in settings that no column of the tables has'})"
+            differing[column] = f"{column} {', '.join(said)}"
+    if differing.keys() <= {"training_machine"}:  # which is no setting
+        differing[""] = "settings that no column of the tables has"
+    detail = f" ({'; '.join(differing.values())})"
     return [f"the models were not trained alike{detail}: their losses differ by more than the encoding"]
 
 

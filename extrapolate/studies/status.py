@@ -11,9 +11,10 @@ import pandas as pd
 from extrapolate import files
 from extrapolate.errors import UserError
 from extrapolate.names import ASKED, RUNS
-from extrapolate.reports.study import Identity
-from extrapolate.reports.study import cells_of as encodings_asked
-from extrapolate.runs.run import CONFIG, LOG, WEIGHTS
+from extrapolate.reports.study import Training
+from extrapolate.reports.study import cells_of as trainings_asked
+from extrapolate.runs.config import training_of
+from extrapolate.runs.run import CONFIG, LOG, WEIGHTS, Run
 from extrapolate.runs.training_config import TrainingConfig
 from extrapolate.specs import arguments
 from extrapolate.studies import state
@@ -59,8 +60,8 @@ def status_of(folder: Path) -> list[CellStatus]:
     if not (folder / STUDY).is_file():
         raise UserError(f"{folder} holds no study: it has no {STUDY}")
     cells = cells_of(read_study(folder / STUDY, *_asked(folder / ASKED)))
-    encodings = encodings_asked(folder)
-    found = [(cell, _status(folder, cell, encodings.get(cell.name))) for cell in cells]
+    asked = trainings_asked(folder)
+    found = [(cell, _status(folder, cell, asked.get(cell.name))) for cell in cells]
     return [one for cell, one in found if not (cell.beyond and one.status == "left")]
 
 
@@ -74,15 +75,14 @@ def _asked(path: Path) -> tuple[str | None, list[str]]:
     raise UserError(f"{path} is damaged: run the same sweep again, which writes it")
 
 
-def _status(folder: Path, cell: Cell, asked: Identity | None) -> CellStatus:
+def _status(folder: Path, cell: Cell, asked: Training | None) -> CellStatus:
     run = folder / RUNS / cell.name
     known = state.read(folder, cell.name)
     last: dict[str, float] = {}
     for row in _rows(run / LOG):
         last.update(row)
     trained = (run / WEIGHTS).is_file()
-    held = _encoding_of(run)
-    other = None if held in (None, asked) or asked is None else f"its folder holds a run of another encoding, {held[0]}"
+    other = "its folder holds a run with other settings or another seed" if _is_other(run, asked) else None
     statuses: dict[Doing, bool] = {
         "running": state.held(run),
         "failed": known.failed is not None or other is not None,
@@ -100,13 +100,12 @@ def _status(folder: Path, cell: Cell, asked: Identity | None) -> CellStatus:
     )  # fmt: skip
 
 
-def _encoding_of(run: Path) -> Identity | None:
-    """The encoding of a run; None if the run does not exist or is damaged."""
+def _is_other(run: Path, asked: Training | None) -> bool:
+    """Whether a folder holds a run of another training; False if the run does not exist or is damaged."""
     try:
-        encoding = files.read_json(run / CONFIG)["config"]["encoding"]
-        return encoding["name"], json.dumps(encoding["arguments"])
-    except (UserError, KeyError, TypeError, OSError):
-        return None
+        return asked is not None and training_of(Run.open(run).config) != asked
+    except UserError:
+        return False
 
 
 def _rows(log: Path) -> Iterator[dict[str, float]]:

@@ -23,6 +23,7 @@ from extrapolate.reports.published import Repeating, write_cells
 from extrapolate.reports.questions import write_questions
 from extrapolate.reports.sections.learning_rates import FILE, RATES, TAKEN
 from extrapolate.runs import trust
+from extrapolate.runs.config import training_of
 from extrapolate.runs.resolve import operations
 from extrapolate.runs.run import Run, file_sha256
 from extrapolate.specs import arguments
@@ -226,7 +227,7 @@ def _own_folder(file: Path, scale: str | None, encodings: Sequence[str]) -> Path
 
 def _write_asked(folder: Path, scale: str | None, encodings: Sequence[str], cells: Sequence[Resolved]) -> None:
     due = {
-        cell.name: {"encoding": cell.config.encoding.name, "arguments": cell.config.encoding.arguments}
+        cell.name: dict(zip(("config_hash", "seed"), training_of(cell.config), strict=True))
         for cell in cells
         if not (cell.cell.beyond or state.read(folder, cell.name).passed_over)
     }

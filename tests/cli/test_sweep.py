@@ -99,17 +99,17 @@ def test_what_a_rate_that_was_not_chosen_would_continue_is_not_missed(cli: Cli, 
     assert "has not begun" not in cli("report", done, "--out", tmp_path / "again").succeeded().err
 
 
-def test_a_cell_with_a_run_of_another_encoding_is_said(cli: Cli, done: Path, tmp_path: Path) -> None:
-    """It is not done, and answers no question about the cell's encoding."""
+@pytest.mark.parametrize(("cell", "run"), [("alibi-lr0.003-s0", BEST), (BEST, f"{BEST}+pi")])
+def test_a_cell_with_another_cells_run_is_said(cell: str, run: str, cli: Cli, done: Path, tmp_path: Path) -> None:
+    """It is not done, and answers no question about the cell."""
     out = Path(shutil.copytree(done, tmp_path / "copy"))
-    alibi = out / "runs/alibi-lr0.003-s0"
-    alibi.rename(tmp_path / "kept")
-    shutil.copytree(out / "runs" / BEST, alibi)
-    assert statuses(out)["alibi-lr0.003-s0"] == "failed"
+    (out / "runs" / cell).rename(tmp_path / "kept")
+    shutil.copytree(out / "runs" / run, out / "runs" / cell)
+    assert statuses(out)[cell] == "failed"
     reasons = xt.status(out).set_index("cell")["reason"]
-    assert reasons["alibi-lr0.003-s0"] == "its folder holds a run of another encoding, rope"
+    assert reasons[cell] == "its folder holds a run with other settings or another seed"
     said = cli("report", out, "--out", tmp_path / "report").succeeded().err.replace("\n", " ")
-    assert f"for their encodings are not the cells': {alibi}" in said
+    assert f"for they are not the runs that the cells ask for: {out / 'runs' / cell}" in said
 
 
 def test_rates_whose_weights_are_gone_are_named(cli: Cli, done: Path, tmp_path: Path) -> None:

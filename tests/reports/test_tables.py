@@ -165,7 +165,7 @@ def test_models_that_learned_from_other_text_are_named() -> None:
     assert "not trained alike (training_corpus c, d)" in found
     assert "other text" not in tables.caption(rows.assign(training_corpus="c"))
     alike = rows.assign(training_corpus="c")
-    assert "not trained alike (in settings that no column of the tables has)" in tables.caption(alike)
+    assert "not trained alike (settings that no column of the tables has)" in tables.caption(alike)
 
 
 def test_the_last_checkpoint_of_each_run_is_shown() -> None:
