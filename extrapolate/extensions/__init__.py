@@ -1,7 +1,5 @@
 """Extensions for inference, one concept per file. Every file in this folder is imported, which registers it."""
 
-import importlib
-import pkgutil
+from extrapolate.specs import import_all
 
-for _module in pkgutil.iter_modules(__path__):
-    importlib.import_module(f"{__name__}.{_module.name}")
+import_all(__name__, __path__)

@@ -197,14 +197,11 @@ def check_applies(recipe: Recipe, model: "LanguageModel") -> None:
 
 def find(name: str) -> tuple[type[Extension], UserFile | None]:
     """The class called `name`, a registered name or `path/to/file.py:Class`, and its file. Raises UserError."""
-    file, _, class_name = name.rpartition(":")
-    if name.endswith(".py"):
-        raise UserError(f"{name} is a file: name the class in it too, {name}:MyExtension")
-    if not file.endswith(".py"):
-        return extensions[name], None
-    path = Path(file)
     # mypy wants a concrete class wherever a type is given; this one is compared with, and never made.
-    cls = user_files.load_user_class(path, class_name, Extension)  # type: ignore[type-abstract]
+    cls, path = user_files.find_class(name, extensions, Extension)  # type: ignore[type-abstract]
+    if path is None:
+        return cls, None
+    class_name = cls.__name__
     if inspect.isabstract(cls):
         raise UserError(f"{path}: {class_name} needs def plan(self, encoding, seq_len, length), which returns a Plan")
     meanings = {

@@ -25,14 +25,9 @@ from extrapolate.specs import user_files
 
 def find(name: str) -> type[Encoding]:
     """The class with a registered name, or of `path/to/file.py:Class`. Raises UserError if there is none."""
-    file, _, class_name = name.rpartition(":")
-    if name.endswith(".py"):
-        raise UserError(f"{name} is a file: name the class in it too, {name}:MyEncoding")
-    if not file.endswith(".py"):
-        return encodings[name]
-    cls = user_files.load_user_class(Path(file), class_name, Encoding)
-    if not hasattr(cls, "display"):
-        raise UserError(f'{name} has no display, which is its name in tables: write display = "{class_name}"')
+    cls, file = user_files.find_class(name, encodings, Encoding)
+    if file is not None and not hasattr(cls, "display"):
+        raise UserError(f'{name} has no display, which is its name in tables: write display = "{cls.__name__}"')
     return cls
 
 

@@ -5,8 +5,10 @@ A user's own class is named by its file: `path/to/mine.py:MyEncoding:key=value`.
 """
 
 import difflib
+import importlib
 import inspect
 import math
+import pkgutil
 import re
 import types
 import typing
@@ -302,3 +304,9 @@ class Registry(Generic[T]):
     def names(self) -> list[str]:
         """All registered names, sorted."""
         return sorted(self._classes)
+
+
+def import_all(package: str, folders: Iterable[str]) -> None:
+    """Imports all modules in a package's folders, which registers what they define."""
+    for module in pkgutil.iter_modules(folders):
+        importlib.import_module(f"{package}.{module.name}")

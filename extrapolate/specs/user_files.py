@@ -14,9 +14,19 @@ from typing import Any, TypeVar
 
 from extrapolate.errors import UserError
 from extrapolate.machine.interrupts import Pressed, told_apart
-from extrapolate.specs import USER_MODULE, check_signature, did_you_mean
+from extrapolate.specs import USER_MODULE, Registry, check_signature, did_you_mean
 
 T = TypeVar("T")
+
+
+def find_class(name: str, known: Registry[T], base: type[T]) -> tuple[type[T], Path | None]:
+    """The class with a registered name, or of `path/to/file.py:Class`, and its file. Raises UserError."""
+    file, _, class_name = name.rpartition(":")
+    if name.endswith(".py"):
+        raise UserError(f"{name} is a file: name the class in it too, {name}:My{base.__name__}")
+    if not file.endswith(".py"):
+        return known[name], None
+    return load_user_class(Path(file), class_name, base), Path(file)
 
 
 def load_user_class(file: Path, name: str, base: type[T]) -> type[T]:

@@ -1,15 +1,13 @@
 """Sources of documents. Modules of this folder are found, and register their source."""
 
-import importlib
-import pkgutil
 from pathlib import Path
 
 from extrapolate.data.documents import Source
 from extrapolate.data.sources.base import sources
 from extrapolate.data.sources.local.base import LocalFiles
+from extrapolate.specs import import_all
 
-for _module in pkgutil.iter_modules(__path__):
-    importlib.import_module(f"{__name__}.{_module.name}")
+import_all(__name__, __path__)
 
 
 def open_source(spec: str, text_field: str = "text") -> Source:

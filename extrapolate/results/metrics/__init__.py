@@ -1,7 +1,5 @@
 """Metrics. Modules of this folder are found, and register their metrics."""
 
-import importlib
-import pkgutil
+from extrapolate.specs import import_all
 
-for _module in pkgutil.iter_modules(__path__):
-    importlib.import_module(f"{__name__}.{_module.name}")
+import_all(__name__, __path__)
