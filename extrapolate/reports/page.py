@@ -18,7 +18,7 @@ from markupsafe import Markup, escape
 from extrapolate.reports import escaping, tables
 from extrapolate.reports.escaping import one_line
 
-_WORD = r"([\w.=-]+)"  # a parameter or a file: nothing in it is markup
+_CODE = r"([\w.=-](?:[\w.=,{} -]*[\w.=}-])?)"  # a setting or a file: nothing in it is markup
 _INTERVAL = re.compile(r"([-+]?[\d.]+) (\[[^\[\]]*\])(.*)")
 MARKS = {"undecided": "?"}  # after a number that may be the best
 _FEW_ROWS = 15  # a longer table has a filter for its rows
@@ -68,13 +68,13 @@ class Text(Block):
     def markdown(self) -> str:
         text = escaping.markdown(self.text)
         if self.code:
-            text = re.sub(rf"\\`{_WORD}\\`", r"`\1`", text)
+            text = re.sub(rf"\\`{_CODE}\\`", r"`\1`", text)
         return f"**{text}**" if self.strong else text
 
     def html(self) -> Markup:
         text = str(escape(one_line(self.text)))
         if self.code:
-            text = re.sub(f"`{_WORD}`", r"<code>\1</code>", text)
+            text = re.sub(f"`{_CODE}`", r"<code>\1</code>", text)
         return Markup("<p><strong>{}</strong></p>" if self.strong else "<p>{}</p>").format(Markup(text))
 
 

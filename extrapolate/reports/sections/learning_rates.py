@@ -67,7 +67,7 @@ class LearningRates(Section):
     def part(material: Material, subject: str) -> Part:
         table = pd.concat(tables_of(material.evaluated, material.shown()), ignore_index=True)
         edge = at_edge(material)
-        blocks = [Text(CHOICE), *([Text(f"{edge} {ADVICE}", strong=True)] if edge else [])]
+        blocks = [Text(CHOICE), *([Text(edge, strong=True), Text(ADVICE, code=True)] if edge else [])]
         if gone := _gone(material):
             blocks.append(Text(f"The weights of {listed(gone)} are no longer in the study's folder.", strong=True))
         return Part([*blocks, Table(table.drop(columns="Weights"), "Learning rates")], {FILE: parquet(table)})
