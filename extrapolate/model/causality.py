@@ -7,24 +7,23 @@ Shapes: B windows, T tokens, D what enters the head.
 """
 
 import copy
-import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import product
-from typing import Any, NoReturn
+from typing import NoReturn
 
-import numpy as np
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from extrapolate.encodings.base import POSITIONS, Encoding
 from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
 from extrapolate.model.attention import Setting
 from extrapolate.model.copies import copy_of, made_anew, not_copied
+from extrapolate.model.draws import DRAWS, EqualDraws, drew, other_generators, repeatable, same_random_numbers
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.model.model import Model
 from extrapolate.model.places import FEWEST, few_places, later, places_within, random_windows
@@ -33,7 +32,6 @@ from extrapolate.model.places import FEWEST, few_places, later, places_within, r
 LEAST_LOG = -20.0  # nats; less likely tokens are alike
 TOLERANCE, TOLERANCE_OF_OTHERS, TOLERANCE_OF_OTHERS_IN_BF16 = 1e-5, 1e-3, 2e-2
 LARGE = 1e-3  # above any rounding in float32
-DRAWS = (0.001, 0.999)  # values for all random numbers in turn, to take both sides of rare branches
 SHARES = (1.0, 0.3, 0.1, 0.03, 0.01)  # how far parameters move to random ones: the first that gives finite numbers
 # The relative rounding of the embedding in float32, and how many times its effect counts as rounding in fewer bits.
 ROUNDED, TIMES = 1e-6, 4
@@ -54,6 +52,9 @@ REMEMBERS = Leak(
     "gives other numbers after other tokens, lengths or positions than at first",
     "keep nothing of a call for the next one",
 )
+DRAWS_IN_EVALUATION = Leak(
+    "draws random numbers in evaluation", "draw them in training alone, so that every evaluation gives the same losses"
+)
 UNSTEADY = Leak("gives other numbers for the same tokens when called again", "draw random numbers from torch")
 
 
@@ -64,32 +65,38 @@ def leak_of(
     tolerance: float,
     places: int = 0,
     seq_len: int | None = None,
+    *,
+    may_draw: bool = False,
 ) -> Leak | None:
     """What the states of `hidden`, [B, T, D], depend on besides each token and those before it; None if nothing.
 
     Exchanges the tokens from some place on in every window, except in one if there are several. places: how many places
-    are tried, if more than there are windows. seq_len: L; an encoding may start again at its multiples.
+    are tried, if more than there are windows. seq_len: L; an encoding may start again at its multiples. may_draw:
+    whether random numbers are expected, as in training.
     """
     shift_BT = torch.randint(1, max(2, vocab_size), tokens_BT.shape, generator=torch.Generator().manual_seed(1))
     others_BT = (tokens_BT + shift_BT.to(tokens_BT.device)) % vocab_size
-    first_BT, other_libraries = tokens_BT, _other_generators()
-    first_BTD, first_drawn = _repeatable(hidden, first_BT)
-    draws = _draws(first_drawn, tokens_BT.device)
+    first_BT, other_libraries = tokens_BT, other_generators()
+    first_BTD, first_drawn = repeatable(hidden, first_BT)
+    draws = drew(first_drawn, tokens_BT.device)
+    unexpected = False
 
     @cache
     def first_of_equal_draws() -> Tensor:
-        return _repeatable(hidden, first_BT)[0]
+        return repeatable(hidden, first_BT)[0]
 
     def differ(tokens_BT: Tensor) -> Tensor:
         """Where the states differ, [B, T]; NaN does not count.
 
         If the tokens decide how many random numbers are drawn, or for which tokens, compares again with equal numbers.
         """
-        states_BTD, drawn = _repeatable(hidden, tokens_BT)
+        nonlocal unexpected
+        states_BTD, drawn = repeatable(hidden, tokens_BT)
         wrong_BT = (difference(states_BTD, first_BTD) > tolerance).any(dim=-1)
+        unexpected |= not may_draw and drew(drawn, tokens_BT.device)
         if not torch.equal(drawn, first_drawn) or (draws and wrong_BT.any()):
-            with nullcontext() if isinstance(_get_current_dispatch_mode(), _EqualDraws) else _EqualDraws():
-                expected_BTD, states_BTD = first_of_equal_draws(), _repeatable(hidden, tokens_BT)[0]
+            with nullcontext() if isinstance(_get_current_dispatch_mode(), EqualDraws) else EqualDraws():
+                expected_BTD, states_BTD = first_of_equal_draws(), repeatable(hidden, tokens_BT)[0]
             wrong_BT = (difference(states_BTD, expected_BTD) > tolerance).any(dim=-1)
         return wrong_BT
 
@@ -105,7 +112,9 @@ def leak_of(
             break
     window, place = wrong_BT.nonzero()[0].tolist() if wrong_BT.any() else (0, None)
     others = depends_on_others(window)
-    if _other_generators() != other_libraries:
+    if unexpected:
+        return DRAWS_IN_EVALUATION
+    if other_generators() != other_libraries:
         return UNSTEADY
     if place is None and not others:
         return None
@@ -132,22 +141,26 @@ def leak_in(
     if not isinstance(model, Model):
         tolerance = TOLERANCE_OF_OTHERS if precision == "fp32" else TOLERANCE_OF_OTHERS_IN_BF16
         return leak_of(lambda asked_BT: predictions(states(asked_BT)), tokens_BT, model.vocab_size, tolerance, places)
-    leak = leak_of(states, tokens_BT, model.vocab_size, TOLERANCE, places, model.seq_len)
-    if leak is None:
-        return None
+    search = partial(
+        leak_of, tokens_BT=tokens_BT, vocab_size=model.vocab_size, places=places, seq_len=model.seq_len,
+        may_draw=model.training,
+    )  # fmt: skip
+    leak = search(states, tolerance=TOLERANCE)
+    if leak in (None, DRAWS_IN_EVALUATION):
+        return leak
     if precision != "fp32":
         with _rounded_otherwise(model):
-            otherwise_BTD, _ = _repeatable(states, tokens_BT)
-        rounding = float(difference(otherwise_BTD, _repeatable(states, tokens_BT)[0]).max())
-        return leak_of(states, tokens_BT, model.vocab_size, max(TOLERANCE, TIMES * rounding), places, model.seq_len)
-    if large := leak_of(states, tokens_BT, model.vocab_size, LARGE, places, model.seq_len):
+            otherwise_BTD, _ = repeatable(states, tokens_BT)
+        rounding = float(difference(otherwise_BTD, repeatable(states, tokens_BT)[0]).max())
+        return search(states, tolerance=max(TOLERANCE, TIMES * rounding))
+    if large := search(states, tolerance=LARGE):
         return large
     exact = copy.deepcopy(model).double()
     if isinstance(plan, Setting):
         plan = replace(exact.setting(plan.plan), queries_per_chunk=plan.queries_per_chunk)
     try:
         states = partial(_states, exact, plan, precision, copies)
-        found = leak_of(states, tokens_BT, model.vocab_size, TOLERANCE, places, model.seq_len)
+        found = search(states, tolerance=TOLERANCE)
     except RuntimeError as error:
         if "allocate" in str(error):  # out of memory
             raise
@@ -163,7 +176,7 @@ def _states(model: LanguageModel, plan: Plan | Setting, precision: str, copies: 
 
 def states_of(model: LanguageModel, plan: Plan | Setting, tokens_BT: Tensor, precision: str = "fp32") -> Tensor:
     """The states, [B, T, D], with the same random numbers every time."""
-    return _repeatable(partial(_states, model, plan, precision, False), tokens_BT)[0]
+    return repeatable(partial(_states, model, plan, precision, False), tokens_BT)[0]
 
 
 def predictions(logits_BTV: Tensor) -> Tensor:
@@ -208,8 +221,8 @@ def check_in_both_modes(model: Model, plan: Plan, length: int, owner: object, pr
 
     Training has gradients and this precision; evaluation has neither, and is in torch's inference mode. Both are
     checked with the encoding's parameters as they are, and with random ones; the latter at every place in evaluation,
-    as far as OPERATIONS allow. If training draws random numbers, low and high ones are tried too. Every call has its
-    own copy of the model; `remembers` checks what is kept between calls. owner: begins the message. The model is left
+    as far as OPERATIONS allow. If training draws random numbers, all DRAWS are tried too. Every call has its own copy
+    of the model; `remembers` checks what is kept between calls. owner: begins the message. The model is left
     in eval mode.
     """
     tokens_BT = random_windows(model.vocab_size, length).to(model.device)
@@ -224,15 +237,15 @@ def check_in_both_modes(model: Model, plan: Plan, length: int, owner: object, pr
             places = few_places(length) if training or asked is model else every
             tries: list[tuple[AbstractContextManager[object], int]] = [(nullcontext(), places)]
             states = partial(_states, asked, plan, used, True)
-            if training and _draws(_repeatable(states, tokens_BT[:FEWEST])[1], tokens_BT.device):
-                tries += [(_EqualDraws(value), 0) for value in DRAWS]
+            if training and drew(repeatable(states, tokens_BT[:FEWEST])[1], tokens_BT.device):
+                tries += [(EqualDraws(value), 0) for value in DRAWS]
             for numbers, places in tries:
                 find = partial(leak_in, asked, plan, tokens_BT, used, copies=True, places=places)
                 with numbers:
                     if leak := find():
                         refuse(asked, leak, find, owner, length, case)
             if not training:
-                alone_BTD, beside_BTD = _repeatable(states, tokens_BT[:1])[0], _repeatable(states, tokens_BT)[0][:1]
+                alone_BTD, beside_BTD = repeatable(states, tokens_BT[:1])[0], repeatable(states, tokens_BT)[0][:1]
                 if (difference(alone_BTD, beside_BTD) > LARGE).any():
                     raise UserError(f"{owner}: the encoding gives one window alone other numbers, at {length} tokens")
             few_BT = tokens_BT[:FEWEST]
@@ -283,7 +296,7 @@ def _with_random_parameters(model: Model, plan: Plan, tokens_BT: Tensor, owner: 
     """
     for share in SHARES:
         drawn = _drawn(model, share, owner).eval()
-        if _repeatable(partial(_states, drawn, plan, "fp32", True), tokens_BT)[0].isfinite().all():
+        if repeatable(partial(_states, drawn, plan, "fp32", True), tokens_BT)[0].isfinite().all():
             return drawn
     raise UserError(
         f"{owner}: the encoding gives NaN or infinite numbers once its parameters move from where they start, as they "
@@ -308,54 +321,6 @@ def _drawn(model: Model, share: float, owner: object) -> Model:
         drawn.constrain()
         drawn.begin_step(1.0)  # the model itself is checked as at the beginning of a training
     return drawn
-
-
-def _repeatable(hidden: Callable[[Tensor], Tensor], tokens_BT: Tensor) -> tuple[Tensor, Tensor]:
-    """The states, with the same random numbers every time, and torch's random state after them, which is restored."""
-    with same_random_numbers(tokens_BT.device):
-        states_BTD = hidden(tokens_BT).detach().float()
-        on_device = [torch.cuda.get_rng_state(tokens_BT.device)] if tokens_BT.is_cuda else []
-        return states_BTD, torch.cat([torch.get_rng_state(), *on_device])
-
-
-def _draws(drawn: Tensor, device: torch.device) -> bool:
-    """Whether random numbers were drawn, or may have been on a GPU, given the random state after them."""
-    with same_random_numbers(device):
-        before = torch.get_rng_state()
-    return not torch.equal(drawn[: len(before)], before) or device.type == "cuda"
-
-
-def _other_generators() -> tuple[object, ...]:
-    """The states of Python's and NumPy's generators, which a resumed training would not restore."""
-    of_numpy = np.random.get_state(legacy=False)["state"]
-    return random.getstate(), of_numpy["key"].tobytes(), of_numpy["pos"]
-
-
-class _EqualDraws(TorchDispatchMode):
-    """Inside it, all random floating-point numbers are equal, so that it does not matter how many are drawn."""
-
-    def __init__(self, value: float = 0.5) -> None:
-        super().__init__()
-        self.value = value
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        found = func(*args, **(kwargs or {}))
-        if torch.Tag.nondeterministic_seeded in func.tags and isinstance(found, Tensor) and found.is_floating_point():
-            found.fill_(self.value)
-        return found
-
-
-@contextmanager
-def same_random_numbers(device: torch.device) -> Iterator[None]:
-    """Inside it, torch draws the same numbers every time, on the CPU and a device; restores the random state."""
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        if device.type == "cpu":  # torch.manual_seed takes a millisecond, to record the stack for other devices
-            torch.default_generator.manual_seed(0)
-        else:
-            torch.manual_seed(0)
-        yield
 
 
 def culprit(model: Model, holds: Callable[[], bool]) -> str:

@@ -134,10 +134,8 @@ def same_targets(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
     Also returns warnings about the rows that were left out.
     """
-    sets = rows.groupby("targets_hash").agg(
-        runs=("run", "nunique"), factors=("factor", "nunique"), newest=("evaluated_at", "max")
-    )
-    best = sets.sort_values(["runs", "factors", "newest"]).index[-1]
+    sets = rows.groupby("targets_hash").agg(runs=("run", "nunique"), newest=("evaluated_at", "max"))
+    best = sets.sort_values(["runs", "newest"]).index[-1]
     left_out = rows[rows["targets_hash"] != best]
     warnings = []
     if not left_out.empty:

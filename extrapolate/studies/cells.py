@@ -19,12 +19,13 @@ _CHOSEN = ("lr", "seed")  # cells that differ only in these are one model; an ad
 class Cell:
     """One training, with its settings by name.
 
-    place: where the study's file names it. continues: the cell whose weights it starts from. extend: the extension that
-    then belongs to it. beyond: its learning rate, or that of the cell that it continues, is tried only if the best rate
-    so far is next to it.
+    model_name: its name without its learning rate and seed. place: where the study's file names it. continues: the cell
+    whose weights it starts from. extend: the extension that then belongs to it. beyond: its learning rate, or that of
+    the cell that it continues, is tried only if the best rate so far is next to it.
     """
 
     name: str
+    model_name: str
     settings: Mapping[str, Any]
     place: tuple[str | int, ...]
     continues: str | None = None
@@ -36,11 +37,6 @@ class Cell:
         """A key that is equal for cells that differ only in learning rate and seed."""
         mine = {**self.settings, "continues": self.continues, "extend": self.extend}
         return tuple((name, repr(value)) for name, value in sorted(mine.items()) if name not in _CHOSEN)
-
-    @property
-    def model_name(self) -> str:
-        """Its name without its learning rate and seed."""
-        return re.sub(r"-lr[^-+]*(-\d+)?|-s\d+(?=$|\+)", "", self.name)
 
 
 def cells_of(study: Study) -> list[Cell]:
@@ -81,8 +77,8 @@ def _grid(study: Study) -> Iterator[Cell]:
         for number in hits:
             used[number] += 1
         if not hits:
-            name = _name(study, settings, varied, ("axes",))
-            yield Cell(name, settings, ("axes",), beyond=varied.get("lr") in study.beyond)
+            names, beyond = _names(study, settings, varied, ("axes",)), varied.get("lr") in study.beyond
+            yield Cell(*names, settings, ("axes",), beyond=beyond)
     for number, count in enumerate(used):
         if not count:
             raise UserError(f"{study.at('exclude', number)}: no cell has these settings, so nothing is excluded")
@@ -95,8 +91,9 @@ def _added(study: Study) -> Iterator[Cell]:
         for values in itertools.product(*varied.values()):
             mine = dict(zip(varied, values, strict=True))
             settings = {**study.base, **mine}
-            name = _name(study, settings, mine, ("cell", number))
-            yield Cell(name, settings, ("cell", number), beyond="lr" not in one and mine.get("lr") in study.beyond)
+            place = ("cell", number)
+            beyond = "lr" not in one and mine.get("lr") in study.beyond
+            yield Cell(*_names(study, settings, mine, place), settings, place, beyond=beyond)
 
 
 def _continued(study: Study, tuning: FineTuning, number: int, cells: list[Cell]) -> list[Cell]:
@@ -106,8 +103,8 @@ def _continued(study: Study, tuning: FineTuning, number: int, cells: list[Cell])
     place = ("fine_tune", number)
     return [
         Cell(
-            f"{cell.name}+{_slug(tuning.name)}", {**cell.settings, **tuning.settings}, place, cell.name, tuning.extend,
-            cell.beyond,
+            f"{cell.name}+{_slug(tuning.name)}", f"{cell.model_name}+{_slug(tuning.name)}",
+            {**cell.settings, **tuning.settings}, place, cell.name, tuning.extend, cell.beyond,
         )
         for cell in of
     ]  # fmt: skip
@@ -118,17 +115,23 @@ def matches(settings: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     return all(name in settings and settings[name] == value for name, value in wanted.items())
 
 
-def _name(study: Study, settings: Mapping[str, Any], varied: Mapping[str, Any], place: tuple[str | int, ...]) -> str:
-    """`expe-size16-L128-lr0.003-s0`: the encoding, the settings that the axes or the cell itself set, and the seed."""
+def _names(
+    study: Study, settings: Mapping[str, Any], varied: Mapping[str, Any], place: tuple[str | int, ...]
+) -> tuple[str, str]:
+    """`expe-size16-L128-lr0.003-s0`: the encoding, the settings that the axes or the cell itself set, and the seed.
+
+    Also returns the name of its model, `expe-size16-L128`.
+    """
     if "encoding" not in settings:
         raise UserError(f"{study.at(*place)}: name an encoding: encoding = 'rope'")
-    parts = [encoding_slug(str(settings["encoding"]))]
-    parts += [
-        f"{_LABELS.get(name, name)}{_slug(str(value).rstrip('/').rpartition('/')[2])}"
+    parts = {"encoding": encoding_slug(str(settings["encoding"]))}
+    parts |= {
+        name: f"{_LABELS.get(name, name)}{_slug(str(value).rstrip('/').rpartition('/')[2])}"
         for name, value in varied.items()
         if name not in ("encoding", "seed")
-    ]
-    return "-".join([*parts, f"s{settings.get('seed', 0)}"])
+    }
+    model_name = "-".join(part for name, part in parts.items() if name not in _CHOSEN)
+    return "-".join([*parts.values(), f"s{settings.get('seed', 0)}"]), model_name
 
 
 def encoding_slug(encoding: str) -> str:

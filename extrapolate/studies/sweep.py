@@ -16,7 +16,7 @@ from extrapolate.folders import listed
 from extrapolate.interop import trackers
 from extrapolate.interop.trackers import Tracking
 from extrapolate.machine.limits import cores
-from extrapolate.names import ASKED, RUNS, TEXT_TABLE
+from extrapolate.names import ASKED, PROBES_TABLE, RUNS, TEXT_TABLE
 from extrapolate.progress import QUIET, Display, Progress
 from extrapolate.reports import Written
 from extrapolate.reports.published import Repeating, write_cells
@@ -326,9 +326,12 @@ def _finish(tasks: Tasks, folder: Path, progress: Progress, with_report: bool) -
         results.write_frame(folder / FILE, frame)
     evaluated = [cell for cell in tasks.cells.values() if Task("evaluate", cell.name) in tasks.done]
     written = _write_reports(evaluated, folder, progress) if with_report else {}
-    tables = (folder / RUNS).glob(f"*/{TEXT_TABLE}") if with_report else ()
-    if gone := sorted(table.parent.name for table in tables if table.parent.name not in tasks.cells):
+    tables = [*(folder / RUNS).glob(f"*/{TEXT_TABLE}"), *(folder / RUNS).glob(f"*/{PROBES_TABLE}")]
+    if with_report and (gone := sorted({table.parent.name for table in tables} - tasks.cells.keys())):
         progress.say(f"left out of the report, for they are no cells of the study any more: {listed(gone)}")
+    reports = {page.parent for page in folder.glob(f"{REPORT}*/*.html")} if written else set()
+    if old := sorted(map(str, reports - written.keys())):
+        progress.say(f"kept, although they are of what the study asked for earlier: {listed(old)}")
     return Swept(folder, [Run.open(cell.path) for cell in evaluated], failed, tasks.diverged, frame, written)
 
 

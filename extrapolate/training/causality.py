@@ -15,6 +15,7 @@ from extrapolate.errors import UserError
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.model import causality
 from extrapolate.model.copies import copy_of, not_copied
+from extrapolate.model.draws import same_random_numbers
 from extrapolate.model.hooks import move_from_constants
 from extrapolate.model.model import Model
 from extrapolate.model.places import FEWEST, random_windows, window_count
@@ -43,7 +44,7 @@ def check_causality(config: TrainedConfig, user_encoding: Path | None, extension
     if decisive in _passed:
         return
     make = partial(model_of, config.model_copy(update={"model": sizes}), user_encoding)
-    with causality.same_random_numbers(torch.device(training.device)):
+    with same_random_numbers(torch.device(training.device)):
         model = make()
         with torch.no_grad():
             move_from_constants(model.encodings)
@@ -96,7 +97,7 @@ def check_reloaded(trained: Model, make: Callable[[], Model], plan: Plan, tokens
     make: builds a model with fresh weights. Compares it with the trained one after `begin_step(1.0)`. Neither the mode
     of the trained one nor torch's random state changes.
     """
-    with causality.same_random_numbers(trained.device):
+    with same_random_numbers(trained.device):
         torch.rand(1)  # so that numbers drawn in the constructor differ
         fresh = make().to(trained.device).eval()
         load_weights(fresh, unique_weights(trained), "the model")

@@ -369,15 +369,19 @@ TUNED = '[[fine_tune]]\nname = "root"\nof = {seq_len = 16}\nextend = "root.py:Ro
 
 @pytest.mark.usefixtures("cells_here", "without_pictures")
 def test_what_does_not_compare_has_reports_of_its_own(cli: Cli, store: Path, tmp_path: Path) -> None:
-    """Two lengths; and an extension of one's own that belongs to a run."""
+    """Two lengths; and an extension of one's own that belongs to a run. An earlier report is not taken for theirs."""
     (tmp_path / "root.py").write_text(ROOT)
     few, out = tmp_path / "few.toml", tmp_path / "out"
     text = FEW.format(store=store).replace('["rope", "alibi"]', '["rope"]\nseq_len = [16, 32]')
     few.write_text(text.replace("seq_len = 16\n", "", 1) + TUNED)
+    (out / "report").mkdir(parents=True)
+    (out / "report" / "report.html").touch()
     ended = cli("sweep", few, "--out", out, "--jobs", 2, "--trust-code").succeeded()
     names = ["report-L16", "report-L32"]
-    assert sorted(path.name for path in out.glob("report*")) == names
-    assert all(str(out / name) in ended.err.replace("\n", "") for name in names)
+    assert sorted(path.name for path in out.glob("report*")) == ["report", *names]
+    said = ended.err.replace("\n", "")
+    assert all(str(out / name) in said for name in names)
+    assert f"kept, although they are of what the study asked for earlier: {out / 'report'}" in said
     page = " ".join((out / "report-L32" / "report.md").read_text().split())
     assert "training length 32 tokens" in page
     assert statuses(out)["rope-L16-s0+root"] == "done"

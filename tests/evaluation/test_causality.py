@@ -71,6 +71,13 @@ def test_a_model_that_sees_later_tokens_is_not_evaluated(word_store: Store, trai
 
 
 @pytest.mark.usefixtures("unchecked")
+def test_an_evaluation_that_draws_random_numbers_is_refused(word_store: Store, trained: Callable[..., Run]) -> None:
+    run = trained("def embed(self, x, p): return x + 1e-9 * torch.rand(()) if x.shape[1] > 16 else x")
+    with pytest.raises(xt.UserError, match="run: embed draws random numbers in evaluation, at 32 tokens"):
+        xt.evaluate(run, data=word_store, factors=(1, 2), max_targets=64)
+
+
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(("protocol", "length"), [("yarn:stride=4", 15), ("growing", 32)])
 def test_windows_of_other_lengths_than_the_evaluations_are_asked(
     word_store: Store, trained: Callable[..., Run], protocol: str, length: int

@@ -186,6 +186,13 @@ def test_other_targets_are_left_out_and_said() -> None:
     assert same_targets(kept)[1] == []
 
 
+def test_the_newest_of_as_many_targets_is_shown() -> None:
+    """Even if an earlier evaluation had more lengths."""
+    later = {"targets_hash": "u", "evaluated_at": datetime(2026, 2, 1, tzinfo=UTC)}
+    rows = frame(row("r", "RoPE", 1, 4.0), row("r", "RoPE", 4, 4.5), row("r", "RoPE", 1, 4.1, **later))
+    assert same_targets(rows)[0]["loss"].tolist() == [4.1]
+
+
 def test_the_spread_over_seeds() -> None:
     rows = frame(
         *(row(f"r{seed}", "RoPE", 1, 4.0 + seed / 10, seed=seed) for seed in (0, 1, 2)),

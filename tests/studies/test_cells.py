@@ -34,10 +34,13 @@ def test_the_grid_is_every_combination_in_order(tmp_path: Path) -> None:
     assert found[-1].settings == {"seq_len": 16, "encoding": "expe:size=16", "lr": 3e-3, "seed": 1}
 
 
-@pytest.mark.parametrize("rate", ["1e-05", "0.003", "3.0"])
-def test_a_model_is_called_after_what_is_not_its_rate_or_seed(rate: str) -> None:
-    assert Cell(f"expe-size-16-L64-lr{rate}-s11", {}, ("axes",)).model_name == "expe-size-16-L64"
-    assert Cell(f"rope-lr{rate}-s0+pi", {}, ("axes",)).model_name == "rope+pi"
+def test_a_model_is_called_after_what_is_not_its_rate_or_seed(tmp_path: Path) -> None:
+    """Even if an argument of the encoding is a learning rate or a seed."""
+    text = GRID.replace("expe:size=16", "my-lr1.py:Mine:lr_scale=2,s1=3").replace("1e-3", "1e-5")
+    found = cells(tmp_path, text + '[[fine_tune]]\nname = "pi"\nextend = "pi"\n')
+    mine = "my-lr1-Mine-lr_scale-2-s1-3"
+    assert {cell.model_name for cell in found} == {"rope", mine, "rope+pi", f"{mine}+pi"}
+    assert f"{mine}-lr1e-05-s1" in {cell.name for cell in found}
 
 
 def test_a_longer_axis_changes_no_name(tmp_path: Path) -> None:

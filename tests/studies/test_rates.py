@@ -25,7 +25,7 @@ def test_the_rate_with_the_lowest_mean_over_seeds_is_taken() -> None:
         ("low", 0): 2.0, ("low", 1): 2.2, ("middle", 0): 1.0, ("middle", 1): 4.0, ("high", 0): 1.0, ("high", 1): None,
     }  # fmt: skip
     rate_of = {"low": 1e-3, "middle": 3e-3, "high": 1e-2}
-    group = [Cell(f"{rate}-{seed}", {"seed": seed}, ()) for rate, seed in losses]
+    group = [Cell(f"{rate}-{seed}", "rope", {"seed": seed}, ()) for rate, seed in losses]
     rates = {f"{rate}-{seed}": rate_of[rate] for rate, seed in losses}
     choice = choose(group, rates, {f"{rate}-{seed}": loss for (rate, seed), loss in losses.items()})
     assert choice.losses == {1e-3: pytest.approx(2.1), 3e-3: 2.5, 1e-2: None}

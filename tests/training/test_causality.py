@@ -156,28 +156,27 @@ LEAKS = {
         """, KEPT,
     ),
     **{
-        f"in a branch that is taken if a random number is {rare}": (
-            f"def embed(self, x, p): return x + x.roll(-1, 1) if self.training and torch.rand(()) {rare} else x",
+        f"in a branch that is taken if torch.{rare}": (
+            f"def embed(self, x, p): return x + x.roll(-1, 1) if self.training and torch.{rare} else x",
             f"embed {LATER} in training",
         )
-        for rare in ("< 0.02", "> 0.98")
+        for rare in ("rand(()) < 0.02", "rand(()) > 0.98", "randint(0, 10, ()) == 7", "randperm(6)[0] == 1")
     },
-    "in a branch that another library rarely takes": (
-        """
-        def embed(self, x, p):
-            import random
-            return x.roll(-1, 1) if self.training and random.random() < 1e-9 else x
-        """,
-        "embed gives other numbers for the same tokens when called again, at 16 tokens in training: draw random",
+    "in a branch that evaluation rarely takes": (
+        "def embed(self, x, p): return x if self.training or torch.rand(()) < 0.9 else x.roll(-1, 1)",
+        "embed draws random numbers in evaluation, at 16 tokens: draw them in training alone",
     ),
-    "numbers that another library draws": (
-        """
-        def embed(self, x, p):
-            import random
-            return x * random.random() if self.training else x
-        """,
-        "embed gives other numbers for the same tokens when called again, at 16 tokens in training: draw random",
-    ),
+    **{
+        f"if another library draws {what}": (
+            f"""
+            def embed(self, x, p):
+                import random
+                return {what} if self.training else x
+            """,
+            "embed gives other numbers for the same tokens when called again, at 16 tokens in training: draw random",
+        )
+        for what in ("x * random.random()", "x.roll(-1, 1) if random.random() < 1e-9 else x")
+    },
     "beside random numbers, of which the tokens decide how many are drawn": (
         """
         def embed(self, x, p):
