@@ -30,7 +30,7 @@ class DAPE(Wrapper):
         start_T = torch.zeros(1)
         # Sizes are counted on torch's meta device, which computes nothing.
         if not start_T.is_meta and self.inner.bias(start_T, start_T) is None:
-            raise UserError(f"dape means nothing for {self.inner.display}: its base must have a bias, as alibi has")
+            raise UserError(f"dape does not apply to {self.inner.display}: its base must have a bias, as alibi has")
         if width < 1:
             raise UserError(f"dape: width must be positive, not {width}")
         self.width = width

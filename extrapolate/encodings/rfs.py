@@ -33,7 +33,7 @@ class RandomFloats(TrainingPositions):
     def __init__(self, dims: Dims, *, base: str = "rope", max: int | None = None, curriculum: float = 0.0) -> None:
         super().__init__(dims, "rfs", base, dims.seq_len if max is None else max, curriculum)
         if self.inner.max_length is not None:
-            raise UserError(f"rfs means nothing for {self.inner.display}: it has no positions between whole ones")
+            raise UserError(f"rfs does not apply to {self.inner.display}: it has no positions between whole ones")
         own = "RFS: our reading of arXiv 2602.14050, whose scale of positions is not known"
         self.caption = "; ".join(filter(None, (own, self.inner.caption)))
         self.accepts &= {LOGITS}  # no position is beyond those of training

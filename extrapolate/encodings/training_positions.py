@@ -40,7 +40,7 @@ class TrainingPositions(Wrapper):
             )
         super().__init__(dims, base, dataclasses.replace(dims, seq_len=max))
         if not self.inner.positional:
-            raise UserError(f"{name} means nothing for {self.inner.display}: it has no positions")
+            raise UserError(f"{name} does not apply to {self.inner.display}: it has no positions")
         self.max = max
         self.curriculum = curriculum
         # The open share of the range, 0 to 1. A tensor, because compiled code treats numbers as constants; no buffer,

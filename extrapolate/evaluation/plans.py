@@ -31,7 +31,7 @@ class AppliedExtensions:
         return self.own.joined(self.extra)
 
     def check_applies(self, model: LanguageModel) -> None:
-        """Raises UserError if the two clash, or one of them means nothing for the model."""
+        """Raises UserError if the two clash, or one of them does not apply to the model."""
         if (recipe := self.joined()) is not None:
             recipes.check_applies(recipe, model)
 
@@ -106,7 +106,7 @@ def extensions_to_evaluate(
 ) -> dict[str, AppliedExtensions]:
     """The extensions by their names in tables: the run as trained comes first, then those in `extensions`.
 
-    Raises UserError if one is unknown, means nothing for the model, or clashes with the run's own.
+    Raises UserError if one is unknown, does not apply to the model, or clashes with the run's own.
     """
     own = run.own_extension
     found = {AS_TRAINED: AppliedExtensions(own, None)}

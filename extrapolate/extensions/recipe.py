@@ -179,7 +179,7 @@ def reason_against(part: Extension, model: "LanguageModel") -> str | None:
     if part.clashes_with_ssmax and model.ssmax:
         return f"clashes with the SSMax that {label} was trained with: both scale by the logarithm of the keys in sight"
     refusal = part.refusal(model.encodings)
-    return None if refusal is None else f"means nothing for {label}: {refusal}"
+    return None if refusal is None else f"does not apply to {label}: {refusal}"
 
 
 def applicable(model: "LanguageModel") -> list[str]:

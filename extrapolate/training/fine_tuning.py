@@ -150,7 +150,7 @@ def origin_of(start: Path) -> dict[str, Any]:
 
 
 def check_own_extension(config: TrainedConfig, own: Recipe | None, user_file: Path | None) -> None:
-    """Raises UserError if a run's extension means nothing for its model or has a constant to fit, or if its encoding
+    """Raises UserError if a run's extension does not apply to its model or has a constant to fit, or if its encoding
     is not defined for its training windows.
     """
     model = model_of(config, user_file)

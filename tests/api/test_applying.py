@@ -16,7 +16,7 @@ import extrapolate as xt
 ROOT = Path(__file__).parents[2]
 FEW = dict(factors=(1, 2), protocols=["windows"], max_targets=256)
 FLAGS = ["--factors", "1,2", "--protocol", "windows", "--max-targets", "256"]
-LINE = "yarn is left out for {}: yarn means nothing for ExPE: it changes frequencies, and ExPE has none that can be"
+LINE = "yarn is left out for {}: yarn does not apply to ExPE: it changes frequencies, and ExPE has none that can be"
 
 
 def asked(table: pd.DataFrame) -> dict[str, set[str]]:
@@ -50,8 +50,8 @@ def json_rows(out: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("runs", "extend", "message"),
     [
-        (["rope", "none"], "expe-scale", "^expe-scale applies to none of these runs: expe-scale means nothing for"),
-        (["expe"], "yarn", "^yarn means nothing for ExPE: .* what applies: .*expe-scale"),
+        (["rope", "none"], "expe-scale", "^expe-scale applies to none of these runs: expe-scale does not apply to"),
+        (["expe"], "yarn", "^yarn does not apply to ExPE: .* what applies: .*expe-scale"),
         (["rope", "expe"], "yarm", "did you mean 'yarn'"),
         (["rope", "expe"], "yarn + ntk", "cannot be joined: YaRN and NTK both change"),
         (["rope", "expe"], "yarn:fator=2", "did you mean 'factor'"),
@@ -83,7 +83,7 @@ def test_the_command_says_it_on_stderr_and_succeeds(cli: Callable[..., Any], ckp
 
 def test_a_file_of_ones_own_is_kept_with_the_runs_that_it_is_applied_to(ckpt: Path, tmp_path: Path) -> None:
     shutil.copy(ROOT / "examples" / "my_extension.py", tmp_path / "mine.py")
-    with pytest.warns(UserWarning, match="RootScale is left out for .*none: mine.py:RootScale means nothing for NoPE"):
+    with pytest.warns(UserWarning, match="RootScale is left out for .*none: mine.py:RootScale does not apply to NoPE"):
         xt.evaluate([ckpt / "rope", ckpt / "none"], extend=f"{tmp_path / 'mine.py'}:RootScale", **FEW)
     assert list((ckpt / "rope" / "extensions").iterdir())
     assert not (ckpt / "none" / "extensions").exists()
@@ -94,7 +94,7 @@ def test_a_model_of_another_library_is_evaluated_without_any(
 ) -> None:
     monkeypatch.chdir(ckpt.parent)
     other = xt.foreign(xt.load(ckpt / "rope").model, "Other", seq_len=16, tokenizer=store)
-    with pytest.warns(UserWarning, match="pi is left out for .*foreign-Other: pi means nothing for Other"):
+    with pytest.warns(UserWarning, match="pi is left out for .*foreign-Other: pi does not apply to Other"):
         table = xt.evaluate([ckpt / "rope", other], extend="pi", data=store, **FEW)
     assert asked(table) == {"rope": {"as-trained", "pi"}, "foreign-Other": {"as-trained"}}
 

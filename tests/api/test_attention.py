@@ -68,7 +68,7 @@ def test_an_extension_is_set_for_the_length(trained: Path) -> None:
         ("rope", [-1], {}, "there is no token -1"),
         ("rope", ["a"], {}, "`text`: 'a' is not a whole number"),
         ("rope", TEXT, {"length": 5}, "`length=5` is less than the 12 tokens"),
-        ("rope", TEXT, {"extend": "expe-scale"}, "expe-scale means nothing for RoPE"),
+        ("rope", TEXT, {"extend": "expe-scale"}, "expe-scale does not apply to RoPE"),
         ("rope", TEXT, {"extend": "all"}, "stands for several extensions: name one"),
         ("rope", TEXT, {"extend": "temperature", "length": 64}, "leaves a constant out"),
         ("learned", [5] * 17, {}, "not defined at 17 tokens"),

@@ -101,7 +101,7 @@ def test_a_model_of_another_library_continues_a_text_too(
         ("rope", PROMPT, {"temperature": float("nan")}, "`temperature` must be 0 or more"),
         ("rope", PROMPT, {"temperature": 1.0, "top_k": 0}, "`top_k` must be at least 1"),
         ("rope", PROMPT, {"seed": 2**64}, "`seed` must be between 0 and"),
-        ("rope", PROMPT, {"extend": "expe-scale"}, "expe-scale means nothing for RoPE"),
+        ("rope", PROMPT, {"extend": "expe-scale"}, "expe-scale does not apply to RoPE"),
         ("rope", "", {}, "`prompt` has no tokens"),
         ("rope", 5.5, {}, "`prompt`: 5.5 is not a whole number"),
     ],

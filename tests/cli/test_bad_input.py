@@ -58,7 +58,7 @@ class TestSpecs:
             (
                 "learned",
                 "pi",
-                ["pi means nothing for Learned", "what applies: llama4, log-n, table-resize, temperature"],
+                ["pi does not apply to Learned", "what applies: llama4, log-n, table-resize, temperature"],
             ),
         ],
     )

@@ -195,7 +195,7 @@ class TestTuning:
         for words, *flags in (
             ["--from", "--extend", "pi:factor=4", "--pe", "rope"],
             ["nowhere", "--from", "nowhere"],
-            ["means nothing for ExPE", "--from", "ckpt/expe", "--extend", "yarn"],
+            ["does not apply to ExPE", "--from", "ckpt/expe", "--extend", "yarn"],
             ["leaves a constant out", "--from", "ckpt/rope", "--extend", "temperature"],
             ["leave out", "--from", "ckpt/rope", "--preset", "gpt-256"],
             ["leave out", "--from", "ckpt/rope", "--layers", "3"],

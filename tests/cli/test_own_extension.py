@@ -67,7 +67,7 @@ def test_rows_with_other_arguments_are_of_the_edited_file_too(cli, ckpt: Path, t
 def test_it_is_refused_with_the_reason(cli, ckpt: Path, tmp_path: Path) -> None:
     (tmp_path / "my_extension.py").write_text(EXAMPLE.read_text() + "\n")
     for run, extend, reason in (
-        ("none", SPEC, "my_extension.py:RootScale means nothing for NoPE: it changes positions"),
+        ("none", SPEC, "my_extension.py:RootScale does not apply to NoPE: it changes positions"),
         ("rope", f"{SPEC} + pi", "RootScale and PI both change the positions"),
         ("rope", f"{SPEC} + {SPEC}:factor=2", "RootScale is there twice"),
         ("rope", f"{SPEC}:facter=2", "did you mean 'factor'?"),

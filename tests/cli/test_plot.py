@@ -64,7 +64,7 @@ def test_what_cannot_be_drawn_is_refused(refused):
         ("name at least one encoding", "--plot", "a.png"),
         (".png, .svg or .pdf", "rope", "--plot", "a.txt"),
         ("did you mean 'rope'", "rop", "--plot", "a.png"),
-        ("yarn means nothing for ALiBi", "rope", "alibi", "--extend", "yarn", "--plot", "a.png"),
+        ("yarn does not apply to ALiBi", "rope", "alibi", "--extend", "yarn", "--plot", "a.png"),
         ("such as c=0.4", "rope", "--extend", "temperature", "--plot", "a.png"),
         ("--extend needs --plot FILE", "rope", "--extend", "pi"),
         ("--trust-code needs --plot FILE", "rope", "--trust-code"),

@@ -189,7 +189,7 @@ class TestRandomBase:
 
     @pytest.mark.parametrize("base", ["none", "cope", "fox", "fox:form=cable", "wall"])
     def test_a_base_without_positions_is_refused(self, base: str) -> None:
-        with pytest.raises(ValueError, match="random means nothing for"):
+        with pytest.raises(ValueError, match="random does not apply to"):
             layers_of(f"random:base=({base})")
 
     @pytest.mark.parametrize("most", [0, L - 1])

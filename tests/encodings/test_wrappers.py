@@ -50,7 +50,7 @@ def tokens(length: int) -> Tensor:
 class TestDAPEBase:
     @pytest.mark.parametrize("base", ["none", "rope", "learned", "expe", "shaw", "cope", "fox", "wall", "dape"])
     def test_a_base_without_a_bias_is_refused(self, base: str) -> None:
-        with pytest.raises(ValueError, match=r"dape means nothing for .*bias"):
+        with pytest.raises(ValueError, match=r"dape does not apply to .*bias"):
             layers_of(f"dape:base={base}")
 
     @pytest.mark.parametrize("base", ["alibi", "kerple", "fire", "t5", "sandwich"])

@@ -306,7 +306,7 @@ def test_what_can_be_evaluated_is_not_refused(short: Run, markov: Store) -> None
         ({"split": "train"}, "no held-out split 'train': choose from"),
         ({"precisions": ("fp31",)}, "unknown precision 'fp31'; did you mean 'fp32'"),
         ({"precisions": ()}, "name at least one precision: fp32, bf16, int8"),
-        ({"extend": ("expe-scale",)}, "expe-scale means nothing for RoPE"),
+        ({"extend": ("expe-scale",)}, "expe-scale does not apply to RoPE"),
         ({"extend": ("temperature:c=-0.9",)}, "makes the scores' factor"),
         ({"extend": ("temperature",), "factors": (1, 9), "protocols": ("sliding",)}, "no validation document"),
         ({"factors": (1, 9)}, "no held-out document holds a span of 72"),

@@ -207,7 +207,7 @@ def test_where_it_means_something(make_model: Any) -> None:
         applies = "jet-long-freq" in recipe.applicable(model)
         accepted = {FREQUENCIES, DISTANCES} <= model.encoding.accepts
         assert applies == (spectrum is not None and name != "fope" and accepted), name
-    with pytest.raises(ValueError, match="jet-long-freq means nothing for FoPE: it turns queries once more, and pairs"):
+    with pytest.raises(ValueError, match="jet-long-freq does not apply to FoPE: it turns queries once more, and pairs"):
         recipe.check_applies(recipe.parse("jet-long-freq"), make_model("fope", L))
 
 

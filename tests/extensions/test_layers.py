@@ -166,14 +166,14 @@ def test_text_and_label() -> None:
 @pytest.mark.parametrize(
     ("spec", "text", "message"),
     [
-        ("rope", "yarn:layers=local", "yarn means nothing for RoPE: it is for local layers, and RoPE has none here"),
-        ("rope", "llama4", "llama4 means nothing for RoPE: it is for unrotated layers, and RoPE has none here"),
+        ("rope", "yarn:layers=local", "yarn does not apply to RoPE: it is for local layers, and RoPE has none here"),
+        ("rope", "llama4", "llama4 does not apply to RoPE: it is for unrotated layers, and RoPE has none here"),
         (RNOPE, "yarn:layers=global", "it changes frequencies, and the global layers of RNoPE have none here"),
         ("alibi", "pi:layers=rotated", "it is for rotated layers, and ALiBi has none here"),
         (
             "alibi",
             "yarn:layers=global",
-            "yarn means nothing for ALiBi: it changes frequencies",
+            "yarn does not apply to ALiBi: it changes frequencies",
         ),
     ],
 )

@@ -91,7 +91,7 @@ def test_what_applies(encoding: str, make_model: Callable[..., Model]) -> None:
             recipe.check_applies(made, model)
             assert recipe.reason_against(recipe.extensions[name](), model) is None
             continue
-        with pytest.raises(ValueError, match=f"^{name} means nothing for ") as caught:
+        with pytest.raises(ValueError, match=f"^{name} does not apply to ") as caught:
             recipe.check_applies(made, model)
         message = str(caught.value)
         changed = {
@@ -108,7 +108,7 @@ def test_what_applies(encoding: str, make_model: Callable[..., Model]) -> None:
 
 
 def test_one_part_that_does_not_apply_is_enough(make_model: Callable[..., Model]) -> None:
-    with pytest.raises(ValueError, match=r"^yarn means nothing for ALiBi"):
+    with pytest.raises(ValueError, match=r"^yarn does not apply to ALiBi"):
         recipe.check_applies(recipe.parse("log-n + yarn:factor=2"), make_model("alibi", L))
 
 

@@ -158,7 +158,7 @@ def test_mamba_trained_by_its_own_library_stands_in_the_same_table(
 
 def test_extensions_are_refused_with_the_reason_and_all_is_none_of_them(store: Path) -> None:
     made = xt.foreign(counts, "Counts", seq_len=16, tokenizer=store)
-    with pytest.raises(xt.UserError, match=r"pi means nothing for Counts: it changes positions, .*no extension"):
+    with pytest.raises(xt.UserError, match=r"pi does not apply to Counts: it changes positions, .*no extension"):
         xt.evaluate(made, data=store, extend="pi", **FEWER)
     assert len(xt.evaluate(made, data=store, extend="all", protocols=["windows"], **FEWER)) == len(FACTORS)
 

@@ -321,7 +321,7 @@ def test_a_text_that_follows_is_the_likeliest_and_ends_where_it_must(ckpt: Path)
         (["--tasks", "hellaswag", "--length", "1"], "--length must be between 2"),
         (["--tasks", "hellaswag", "--precision", "fp8"], "unknown --precision fp8"),
         (["--tasks", "hellaswag", "--extend", "yran"], "unknown extension 'yran'"),
-        (["--tasks", "hellaswag", "--extend", "expe-scale"], "expe-scale means nothing for RoPE"),
+        (["--tasks", "hellaswag", "--extend", "expe-scale"], "expe-scale does not apply to RoPE"),
         (["--tasks", "hellaswag", "--extend", "temperature", "--length", "64"], "leaves a constant out"),
     ],
 )
