@@ -25,7 +25,10 @@ def check_causality(model: Model, file: Path, factor: int) -> None:
     nonzero at the previous token and, unless attention windows are shorter, somewhere further back than L/2.
     """
     length = resolved_factor(model, factor)
+    if factor == 1:
+        model.begin_step(0.0)
     check_in_both_modes(model, PLAIN, length, file)
+    model.begin_step(1.0)
     for place in sorted({length // 2, length - 1}):
         _check_sight(model, file, length, place)
 

@@ -219,11 +219,12 @@ def refuse(
 def check_in_both_modes(model: Model, plan: Plan, length: int, owner: object, precision: str = "fp32") -> None:
     """Raises UserError if random windows of `length` tokens show a leak in training or evaluation.
 
+    Checks the model as it is, and a copy as at the end of a training.
+
     Training has gradients and this precision; evaluation has neither, and is in torch's inference mode. Both are
     checked with the encoding's parameters as they are, and with random ones; the latter at every place in evaluation,
-    as far as OPERATIONS allow. If training draws random numbers, all DRAWS are tried too. Every call has its own copy
-    of the model; `remembers` checks what is kept between calls. owner: begins the message. The model is left
-    in eval mode.
+    as far as OPERATIONS allow, and with all DRAWS if training draws random numbers. Every call has its own copy of the
+    model; `remembers` checks what is kept between calls. owner: begins the message. The model is left in eval mode.
     """
     tokens_BT = random_windows(model.vocab_size, length).to(model.device)
     size = sum(parameter.numel() for parameter in model.blocks.parameters())
@@ -235,12 +236,13 @@ def check_in_both_modes(model: Model, plan: Plan, length: int, owner: object, pr
         with _training_gradients() if training else torch.inference_mode():
             used = precision if training else "fp32"
             places = few_places(length) if training or asked is model else every
-            tries: list[tuple[AbstractContextManager[object], int]] = [(nullcontext(), places)]
+            few_BT = tokens_BT[:FEWEST]
+            tries: list[tuple[AbstractContextManager[object], Tensor, int]] = [(nullcontext(), tokens_BT, places)]
             states = partial(_states, asked, plan, used, True)
-            if training and drew(repeatable(states, tokens_BT[:FEWEST])[1], tokens_BT.device):
-                tries += [(EqualDraws(value), 0) for value in DRAWS]
-            for numbers, places in tries:
-                find = partial(leak_in, asked, plan, tokens_BT, used, copies=True, places=places)
+            if training and asked is drawn and drew(repeatable(states, few_BT)[1], tokens_BT.device):
+                tries += [(EqualDraws(value), few_BT, 0) for value in DRAWS]
+            for numbers, tried_BT, places in tries:
+                find = partial(leak_in, asked, plan, tried_BT, used, copies=True, places=places)
                 with numbers:
                     if leak := find():
                         refuse(asked, leak, find, owner, length, case)
@@ -248,7 +250,6 @@ def check_in_both_modes(model: Model, plan: Plan, length: int, owner: object, pr
                 alone_BTD, beside_BTD = repeatable(states, tokens_BT[:1])[0], repeatable(states, tokens_BT)[0][:1]
                 if (difference(alone_BTD, beside_BTD) > LARGE).any():
                     raise UserError(f"{owner}: the encoding gives one window alone other numbers, at {length} tokens")
-            few_BT = tokens_BT[:FEWEST]
             if remembers(asked, [(plan, few_BT)] if training else _other_calls(asked, plan, few_BT), used) is not None:
                 raise UserError(f"{owner}: the encoding {REMEMBERS.what}, at {length} tokens{case}: {REMEMBERS.advice}")
 
@@ -263,18 +264,22 @@ def _training_gradients() -> Iterator[None]:
 def remembers(model: Model, asked: Sequence[tuple[Plan, Tensor]], precision: str = "fp32") -> Tensor | None:
     """The first of these tokens, [B, T], whose states depend on earlier calls; None if there are none.
 
-    Earlier calls have other tokens, and all of these plans and lengths. Counting steps in training is allowed.
+    Earlier calls have other tokens, first in whole windows, then in their second halves; and all of these plans and
+    lengths. Counting steps in training is allowed.
     """
-    used = made_anew(model)
-    for plan, tokens_BT in asked:
-        states_of(used, plan, (tokens_BT + 1) % model.vocab_size, precision)
-    for plan, tokens_BT in asked:
-        fresh = made_anew(model)
-        if model.training:
-            states_of(fresh, plan, tokens_BT, precision)
-        expected_BTD, found_BTD = (states_of(one, plan, tokens_BT, precision) for one in (fresh, used))
-        if bool((difference(found_BTD, expected_BTD) > TOLERANCE).any()):
-            return tokens_BT
+    for half in (False, True):
+        used = made_anew(model)
+        for plan, tokens_BT in asked:
+            kept = tokens_BT.shape[1] // 2 if half else 0
+            others_BT = torch.cat([tokens_BT[:, :kept], (tokens_BT[:, kept:] + 1) % model.vocab_size], dim=1)
+            states_of(used, plan, others_BT, precision)
+        for plan, tokens_BT in asked:
+            fresh = made_anew(model)
+            if model.training:
+                states_of(fresh, plan, tokens_BT, precision)
+            expected_BTD, found_BTD = (states_of(one, plan, tokens_BT, precision) for one in (fresh, used))
+            if bool((difference(found_BTD, expected_BTD) > TOLERANCE).any()):
+                return tokens_BT
     return None
 
 
@@ -319,7 +324,7 @@ def _drawn(model: Model, share: float, owner: object) -> Model:
             elif parameter.ndim == 2:
                 parameter.normal_(std=1.0 if parameter is drawn.embedding.weight else parameter.shape[1] ** -0.5)
         drawn.constrain()
-        drawn.begin_step(1.0)  # the model itself is checked as at the beginning of a training
+        drawn.begin_step(1.0)
     return drawn
 
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
+from extrapolate.evaluation.causality import may_leak
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.model import causality
 from extrapolate.model.copies import copy_of, not_copied
@@ -32,14 +33,16 @@ _passed: set[tuple[object, ...]] = set()  # in this process, which may train man
 def check_causality(config: TrainedConfig, user_encoding: Path | None, extension: Recipe | None) -> None:
     """Raises UserError if a token depends on later ones, or on other windows, in training or in evaluation.
 
-    Checks a model with the run's encoding, layers, widths of attention and window length, and a small vocabulary. Takes
-    a second or two, once per process, and does not change torch's random state.
+    Checks a model with the run's encoding, layers, widths of attention and window length, and a small vocabulary, as at
+    the beginning, half-way and at the end of the training; a user's encoding also compiled, if the training is. Takes
+    some seconds, once per process, and does not change torch's random state.
     """
     training = config.training
     sizes = config.model.model_copy(update=SMALL)
     decisive = (
         *(sizes.model_dump_json(), config.encoding.model_dump_json(), config.extension, config.extension_sha256),
         *(config.seq_len, config.trained_length, training.device, training.precision, training.micro_batch_size),
+        training.compile,
     )
     if decisive in _passed:
         return
@@ -49,18 +52,37 @@ def check_causality(config: TrainedConfig, user_encoding: Path | None, extension
         with torch.no_grad():
             move_from_constants(model.encodings)
         model.constrain()
-        model.to(training.device)
+        model.to(training.device).begin_step(0.0)
         plan = PLAIN if extension is None else extension.plan(model.encoding, model.seq_len, config.trained_length)
         owner = user_encoding or config.encoding.name
         causality.check_in_both_modes(model, plan, training.seq_len, owner, training.precision)
-        if training.micro_batch_size > window_count(training.seq_len):
-            tokens_BT = random_windows(model.vocab_size, training.seq_len, training.micro_batch_size)
-            _refuse_leaks(model.train(), plan, tokens_BT, training.precision, owner, " in a whole batch of training")
         few_BT = random_windows(model.vocab_size, training.seq_len)[:FEWEST].to(model.device)
         model.train().begin_step(0.5)
+        _refuse_leaks(model, plan, few_BT, training.precision, owner, " half-way through training")
+        if training.micro_batch_size > window_count(training.seq_len):
+            tokens_BT = random_windows(model.vocab_size, training.seq_len, training.micro_batch_size)
+            _refuse_leaks(model, plan, tokens_BT, training.precision, owner, " in a whole batch of training")
+        if training.compile and may_leak(model):
+            _check_compiled(model, plan, few_BT, owner)
         causality.states_of(model, plan, few_BT, training.precision)
         check_reloaded(model, make, plan, few_BT, owner)
     _passed.add(decisive)
+
+
+def _check_compiled(model: Model, plan: Plan, tokens_BT: Tensor, owner: object) -> None:
+    """Raises UserError if compiled code sees later tokens: an encoding can do other things there.
+
+    Compiles for torch's own operators, which takes a fraction of the time of compiling for the processor.
+    """
+    setting = model.setting(plan)
+    hidden = torch.compile(model.hidden, backend="eager")
+    leak = causality.leak_of(
+        lambda asked_BT: hidden(asked_BT, setting), tokens_BT, model.vocab_size, causality.LARGE, may_draw=True
+    )
+    if leak is not None:
+        raise UserError(
+            f"{owner}: the encoding {leak.what}, at {tokens_BT.shape[1]} tokens in compiled code: {leak.advice}"
+        )
 
 
 def check_trained(model: Model, make: Callable[[], Model], plan: Plan, config: TrainedConfig, owner: object) -> None:

@@ -8,6 +8,7 @@ import pandas as pd
 
 from extrapolate import results
 from extrapolate.errors import UserError
+from extrapolate.folders import listed
 from extrapolate.names import AS_TRAINED
 from extrapolate.reports import styles
 from extrapolate.reports.chart import Axis, Chart, Panel, Series, smoothed
@@ -70,11 +71,12 @@ class Training(Section):
 
     @staticmethod
     def subjects(material: Material) -> Sequence[str]:
-        return ["training"] if _logs(material) else []
+        return ["training"] if _logs(material)[0] else []
 
     @staticmethod
     def part(material: Material, subject: str) -> Part:
-        logs = {model: [_read(path) for path in paths] for model, paths in _logs(material).items()}
+        found, without = _logs(material)
+        logs = {model: [_read(path) for path in paths] for model, paths in found.items()}
         table = pd.DataFrame([_row(model, mine) for model, mine in logs.items()])
         shown = table.assign(Tokens=[f"{tokens:,}" for tokens in table["Tokens"]])
         seconds = "Seconds per 1,000 steps"
@@ -84,23 +86,27 @@ class Training(Section):
             Heading(2, "Training"),
             Plot(drawn),
             Table(shown),
+            *([Text(f"Not shown, because their logs are not here: {listed(without)}.")] if without else []),
             Details([Text(EXPLAINED), Text(THINNED.format(most_points(drawn)))]),
         ]
         return Part(blocks, {"training.parquet": parquet(table), **picture(drawn)})
 
 
-def _logs(material: Material) -> dict[str, list[Path]]:
-    """The logs of each model's runs, for models as trained, in the order of the tables."""
+def _logs(material: Material) -> tuple[dict[str, list[Path]], list[str]]:
+    """The logs of each model's runs, for models as trained, in the order of the tables; and the runs without a log."""
     folders = {name: folder for folder, name in material.evaluated.names.items()}
     found: dict[str, list[Path]] = {}
+    without: dict[str, None] = {}
     for protocol, rows in material.rows.items():
-        plain_rows = rows.loc[rows["extension"] == AS_TRAINED, ["model", "run"]]
+        trained = rows.loc[(rows["extension"] == AS_TRAINED) & rows["imported"].isna(), ["model", "run"]]
         for model in material.models(protocol):
-            runs = dict.fromkeys(plain_rows[plain_rows["model"] == model]["run"])
-            logs = [folders[run] / METRICS for run in runs if run in folders]
-            if model not in found and logs and all(log.is_file() for log in logs):
-                found[model] = logs
-    return found
+            runs = dict.fromkeys(trained[trained["model"] == model]["run"])
+            logs = {run: folders[run] / METRICS for run in runs if run in folders}
+            logs = {run: log for run, log in logs.items() if log.is_file()}
+            without |= dict.fromkeys(run for run in runs if run not in logs)
+            if logs:
+                found.setdefault(model, [*logs.values()])
+    return found, [*without]
 
 
 def _read(path: Path) -> pd.DataFrame:

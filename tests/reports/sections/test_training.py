@@ -1,6 +1,7 @@
 """Training curves and the table of what training took, from logs made by hand and of real runs."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,14 @@ def test_a_report_on_real_runs(cli, evaluated: Path, without_pictures: None, tmp
     assert sentences.startswith("**In these runs, ")
     assert rest.startswith("Protocol fixed-target.")
     assert " ".join(ended.out.split()).startswith(sentences.strip("*").split("(")[0].strip())
+
+
+def test_runs_without_a_log_are_named(cli, evaluated: Path, without_pictures: None, tmp_path: Path) -> None:
+    some = shutil.copytree(evaluated, tmp_path / "some")
+    (some / "expe/metrics.parquet").unlink()
+    cli("report", some, "--out", "of-some").succeeded()
+    assert set(results.read_frame(tmp_path / "of-some/training.parquet")["Model"]) == {"RoPE", "Learned", "NoPE"}
+    assert "Not shown, because their logs are not here: expe." in (tmp_path / "of-some/report.md").read_text()
 
 
 def test_what_is_no_log_is_refused(cli, ckpt: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The check for later tokens with other parameters than at first: what they open, and what they break."""
+"""The check for later tokens in other states than at first: other parameters, later steps, compiled code."""
 
 from pathlib import Path
 from textwrap import dedent, indent
@@ -20,13 +20,13 @@ class Mine(Encoding):
 """
 
 
-def check(folder: Path, store: Store, body: str, seq_len: int = 16) -> None:
+def check(folder: Path, store: Store, body: str, seq_len: int = 16, compile: bool = False) -> None:
     """Checks a small model whose encoding has this body."""
     (folder / "mine.py").write_text(HEAD + indent(dedent(body), "    "))
     request = TrainingRequest(
         pe=f"{folder / 'mine.py'}:Mine",
         model={"width": 32, "layers": 2, "heads": 2, "kv_heads": 2, "head_dim": 16, "ff_width": 48},
-        training={"seq_len": seq_len, "tokens": 512, "batch_tokens": 256, "precision": "fp32"},
+        training={"seq_len": seq_len, "tokens": 512, "batch_tokens": 256, "precision": "fp32", "compile": compile},
     )
     config, own = resolve(request, store)
     check_causality(config, own, None)
@@ -75,4 +75,44 @@ def test_an_encoding_that_cannot_be_copied_is_refused_with_what_to_do(tmp_path: 
     with pytest.raises(
         xt.UserError, match=r"mine\.py: the encoding cannot be copied .* torch\.nn\.utils\.parametrizations"
     ):
+        check(tmp_path, word_store, body)
+
+
+@pytest.mark.parametrize(
+    ("part", "case"),
+    [("max(0.0, 1 - 2 * done)", " in training:"), ("4 * done * (1 - done)", " half-way through training:")],
+)
+def test_what_sees_later_tokens_in_a_part_of_the_training_is_refused(
+    tmp_path: Path, word_store: Store, part: str, case: str
+) -> None:
+    """An instance that is not trained behaves as at the end, where this one sees none."""
+    body = f"""
+    part = 0.0
+    def begin_step(self, done): self.part = {part}
+    def embed(self, x, p): return x + self.part * x.roll(-1, 1)
+    """
+    with pytest.raises(xt.UserError, match=f"embed lets token [0-9]+ see .*, at 16 tokens{case}"):
+        check(tmp_path, word_store, body)
+
+
+def test_what_sees_later_tokens_in_compiled_code_is_refused(tmp_path: Path, word_store: Store) -> None:
+    body = "def embed(self, x, p): return x + x.roll(-1, 1) if torch.compiler.is_compiling() else x"
+    check(tmp_path, word_store, body)
+    with pytest.raises(xt.UserError, match=r"lets token [0-9]+ see .*, at 16 tokens in compiled code: "):
+        check(tmp_path, word_store, body, compile=True)
+    check(tmp_path, word_store, "def embed(self, x, p): return x + p.sin()[:, None]", compile=True)
+
+
+def test_what_is_kept_for_windows_that_begin_alike_is_refused(tmp_path: Path, word_store: Store) -> None:
+    """As all do that begin with the same special token."""
+    body = """
+    first = kept = None
+    def embed(self, x, p):
+        if self.training:
+            return x
+        if self.first is None or self.first.shape != x[:, :1].shape or not torch.equal(self.first, x[:, :1]):
+            self.first, self.kept = x[:, :1].detach(), (x.cumsum(1) / (1 + p)[:, None]).detach()
+        return x + self.kept if self.kept.shape == x.shape else x
+    """
+    with pytest.raises(xt.UserError, match="the encoding gives other numbers after other tokens, lengths or positions"):
         check(tmp_path, word_store, body)
