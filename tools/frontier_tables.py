@@ -57,11 +57,11 @@ python tools/frontier.py novels others
 """
 MOVED = 3  # places
 TRAINED_OTHERWISE = """\
-Of these models, {models} were trained again with {seeds} seeds each: {changes}. The correlations are Spearman's, of the
+Some of these models were trained again: {first}, ExPE, and the best of each family. Correlations are Spearman's, of the
 losses at {longest}x with those above. AdamW replaces Muon, which by default trains the matrices of the blocks, and has
-its own default learning rate. The models are {first}, ExPE, and the best of each family. These commands train, and add
-the rows to this page:
-
+its own default learning rate. The commands below each table train, and add the rows to this page.
+"""
+COMMANDS = """\
 ```sh
 extrapolate sweep examples/studies/frontier.toml --scale {scale} {encodings} --out sweeps/{scale}
 python tools/frontier.py {scale} sweeps/{scale}/runs
@@ -187,19 +187,19 @@ def other_books(losses: pd.DataFrame, found: pd.DataFrame) -> list[str]:
 
 def trained_otherwise(kept: Rows, others: Mapping[str, Rows]) -> list[str]:
     """The same models trained at other scales of the study, beside those of the page, in Markdown."""
-    shown = {f", {TRAININGS[scale]}": by_encoding(other) for scale, other in others.items()}
-    encodings = sorted(set.intersection(*(set(frame.index) for frame in shown.values())))
-    own, far = by_encoding(kept).loc[encodings], f"{LONGEST}x"
-    ranks = {name: frame.loc[encodings, far].astype(float).rank() for name, frame in {"": own, **shown}.items()}
-    said = [f"{name.removeprefix(', ')} (rank correlation {ranks[''].corr(ranks[name]):.2f})" for name in shown]
-    both = own.loc[ranks[""].sort_values().index]
-    both = both.join([frame.drop(columns="Model").add_suffix(name) for name, frame in shown.items()])
-    scale = next(iter(others))
-    text = TRAINED_OTHERWISE.format(
-        models=len(own), seeds=others[scale].losses["seed"].nunique(), changes=", ".join(said), longest=LONGEST,
-        first=FIRST, scale=scale, encodings=" ".join(f"--pe {name}" for name in encodings),
-    )  # fmt: skip
-    return ["## Trained otherwise", text, Table(both).markdown()]
+    parts = ["## Trained otherwise", TRAINED_OTHERWISE.format(first=FIRST, longest=LONGEST)]
+    for scale, other in others.items():
+        name, theirs = TRAININGS[scale], by_encoding(other)
+        own, far = by_encoding(kept).loc[sorted(theirs.index)], f"{LONGEST}x"
+        ranks, their_ranks = (frame[far].astype(float).rank() for frame in (own, theirs))
+        both = own.loc[ranks.sort_values().index].join(theirs.drop(columns="Model").add_suffix(f", {name}"))
+        encodings = " ".join(f"--pe {encoding}" for encoding in own.index)
+        parts += [
+            f"### {name}: rank correlation {ranks.corr(their_ranks):.2f}, {other.losses['seed'].nunique()} seeds\n",
+            Table(both).markdown(),
+            COMMANDS.format(scale=scale, encodings=encodings),
+        ]
+    return parts
 
 
 def by_encoding(kept: Rows) -> pd.DataFrame:
