@@ -160,7 +160,7 @@ def beginning(losses: pd.DataFrame) -> str:
         seq_len=values("seq_len"),
         parameters=f"{losses['parameters'].mean() / 1e6:.1f}",
         documents=losses["n_documents"].max(),
-        machine=values("training_machine"),
+        machine=" and on ".join(sorted(set(losses["training_machine"]))),
         dates=first if first == last else f"{first} to {last}",
         commits=values("training_commit"),
     )

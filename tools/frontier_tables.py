@@ -172,7 +172,7 @@ def extended(kept: Path) -> list[str]:
 
 def other_books(losses: pd.DataFrame, found: pd.DataFrame) -> list[str]:
     """The same models' losses on other books beside those on the test books, in Markdown."""
-    here, there = (of_models(one) for one in (losses, found))
+    here, there = (of_models(one) for one in (losses[losses["model"].isin(found["model"])], found))
     ranks = [one[f"{LONGEST}x"].rank() for one in (here, there)]
     places = (ranks[1] - ranks[0])[lambda change: change.abs() >= MOVED].sort_values()
     movers = ", ".join(f"{model} ({ranks[0][model]:.0f} to {ranks[1][model]:.0f})" for model in places.index)
