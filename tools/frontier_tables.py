@@ -39,7 +39,7 @@ python tools/frontier.py extensions extended
 ```
 """
 OTHER_BOOKS = """\
-The same {runs} runs on {documents} English novels that were used for no choice: of 33, those of which the corpus above
+{runs} of these runs on {documents} English novels that were used for no choice: of 33, those of which the corpus above
 has no edition. Each shares at most 200 sequences of ten words with any of its books. {tokens} tokens are scored at
 every length; there are too few novels for intervals. Spearman's rank correlation of the models' losses on both texts
 is {near:.3f} at 1x and {far:.3f} at {longest}x. **Rise** is the loss at {longest}x minus that at 1x. Models whose

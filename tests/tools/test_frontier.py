@@ -123,7 +123,7 @@ def test_other_books_stand_beside_the_test_books(frontier) -> None:
     title, text, table = frontier.other_books(losses_of("abcde"), losses_of("bcdae"))
     assert title == "## Other books"
     words = " ".join(text.split())
-    assert "The same 5 runs on 9 English novels" in words
+    assert "5 of these runs on 9 English novels" in words
     assert "8,192 tokens are scored" in words
     assert "is 0.400 at 1x and 0.400 at 16x" in words, "1 - 6 * (9 + 1 + 1 + 1) / (5 * 24)"
     assert "differs by 3 or more: a (1 to 4)." in words
