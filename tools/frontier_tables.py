@@ -195,7 +195,7 @@ def trained_otherwise(kept: Rows, others: Mapping[str, Rows]) -> list[str]:
         both = own.loc[ranks.sort_values().index].join(theirs.drop(columns="Model").add_suffix(f", {name}"))
         encodings = " ".join(f"--pe {encoding}" for encoding in own.index)
         parts += [
-            f"### {name}: rank correlation {ranks.corr(their_ranks):.2f}, {other.losses['seed'].nunique()} seeds\n",
+            f"### {name}: rank correlation {ranks.corr(their_ranks):.2f}, {other.losses['seed'].nunique()} seeds",
             Table(both).markdown(),
             COMMANDS.format(scale=scale, encodings=encodings),
         ]

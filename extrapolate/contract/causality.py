@@ -27,8 +27,10 @@ def check_causality(model: Model, file: Path, factor: int) -> None:
     length = resolved_factor(model, factor)
     if factor == 1:
         model.begin_step(0.0)
-    check_in_both_modes(model, PLAIN, length, file)
-    model.begin_step(1.0)
+    try:
+        check_in_both_modes(model, PLAIN, length, file)
+    finally:
+        model.begin_step(1.0)
     for place in sorted({length // 2, length - 1}):
         _check_sight(model, file, length, place)
 

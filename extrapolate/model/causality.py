@@ -79,7 +79,7 @@ def leak_of(
     first_BT, other_libraries = tokens_BT, other_generators()
     first_BTD, first_drawn = repeatable(hidden, first_BT)
     draws = drew(first_drawn, tokens_BT.device)
-    unexpected = False
+    unexpected = draws and not may_draw
 
     @cache
     def first_of_equal_draws() -> Tensor:
@@ -93,8 +93,9 @@ def leak_of(
         nonlocal unexpected
         states_BTD, drawn = repeatable(hidden, tokens_BT)
         wrong_BT = (difference(states_BTD, first_BTD) > tolerance).any(dim=-1)
-        unexpected |= not may_draw and drew(drawn, tokens_BT.device)
-        if not torch.equal(drawn, first_drawn) or (draws and wrong_BT.any()):
+        as_many = torch.equal(drawn, first_drawn)
+        unexpected |= not (as_many or may_draw)
+        if not as_many or (draws and wrong_BT.any()):
             with nullcontext() if isinstance(_get_current_dispatch_mode(), EqualDraws) else EqualDraws():
                 expected_BTD, states_BTD = first_of_equal_draws(), repeatable(hidden, tokens_BT)[0]
             wrong_BT = (difference(states_BTD, expected_BTD) > tolerance).any(dim=-1)

@@ -139,7 +139,7 @@ def test_models_that_were_trained_otherwise_stand_beside_themselves(frontier, ro
     losses = both.assign(model=both["model"] + " by AdamW", loss=both["loss"] + far * both["model"].eq("NoPE"))
     other = frontier.Rows(losses, rows.probes.assign(model=rows.probes["model"] + " by AdamW"), rows.documents)
     title, _, heading, table, commands = frontier.trained_otherwise(kept, {"adamw": other})
-    assert (title, heading) == ("## Trained otherwise", "### AdamW: rank correlation -1.00, 2 seeds\n")
+    assert (title, heading) == ("## Trained otherwise", "### AdamW: rank correlation -1.00, 2 seeds")
     assert "--scale adamw --pe nope --pe rope --out sweeps/adamw" in commands
     lines = [line.split(" | ") for line in table.splitlines()[2:]]
     assert [line[:3] + line[5:7] for line in lines] == [
@@ -163,6 +163,7 @@ def test_the_readme_has_rows_of_the_page(frontier) -> None:
     assert set(few["Model"]) == set(frontier.IN_README)
     readme = frontier.README.read_text(encoding="utf-8")
     assert Table(few).markdown().strip() in readme
+    assert f"Ten of the {kept.losses['model'].nunique()} models of [a study on books]" in readme
     shown = kept.losses[kept.losses["model"].isin(frontier.IN_README)]
     for fact in ("training_commit", "training_machine"):
         assert all(value in readme for value in set(shown[fact])), fact
