@@ -40,9 +40,9 @@ class Scoring:
     """How a layer scores queries and keys, and which queries are wanted.
 
     pos_T: the positions. state: from `encoding.prepare`. scale_HT: multiplies the scores, including the bias; [1, T]
-    for all heads; None for 1. first_wanted: earlier queries are left out. queries_per_chunk: None for
-    QUERIES_PER_CHUNK. observer: makes every chunk explicit. sink_H: the score of one more key, which all queries see
-    and whose value is 0; None for no such key.
+    for all heads; None for 1. first_wanted: earlier queries are left out. first_known: so are earlier ones, whose keys
+    alone are known. queries_per_chunk: None for QUERIES_PER_CHUNK. observer: makes every chunk explicit. sink_H: the
+    score of one more key, which all queries see and whose value is 0; None for no such key.
     """
 
     encoding: Encoding
@@ -50,9 +50,20 @@ class Scoring:
     state: Any = None
     scale_HT: Tensor | None = None
     first_wanted: int = 0
+    first_known: int = 0
     queries_per_chunk: int | None = None
     observer: Observer | None = None
     sink_H: Tensor | None = None
+
+    def chunks(self, length: int) -> list[tuple[int, int]]:
+        """The first query of each chunk that holds a wanted one, and the one after its last, of `length` queries.
+
+        A known query's chunk does not depend on which queries are wanted. An encoding whose numbers depend on the chunk
+        then has the same ones in every evaluation as in the check for looking ahead.
+        """
+        size = self.queries_per_chunk or QUERIES_PER_CHUNK
+        begin = max(self.first_known, self.first_wanted // size * size)
+        return [(start, min(start + size, length)) for start in range(begin, length, size)]
 
     def scale_of(self, queries: slice) -> Tensor | None:
         """The factor of the scores of some queries."""
@@ -84,13 +95,13 @@ def attend(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor, scoring: Scoring) -> 
     path = _fused_with_bias if fused and not trained_bias and not short else _explicit
     if scoring.observer is not None:
         path = _observed
-    outputs = []
-    size = scoring.queries_per_chunk or QUERIES_PER_CHUNK
-    for start in range(scoring.first_wanted, length, size):
-        context = chunk_context(encoding, pos_T, pos_T, state, start, min(start + size, length))
+    outputs, chunks = [], scoring.chunks(length)
+    for start, end in chunks:
+        context = chunk_context(encoding, pos_T, pos_T, state, start, end)
         queries, keys = context.queries, context.keys
         outputs.append(path(q_BHTK[:, :, queries], k_BHTK[:, :, keys], v_BHTK[:, :, keys], scoring, context))
-    return torch.cat(outputs, dim=2) if len(outputs) > 1 else outputs[0]
+    mixed_BHTK = torch.cat(outputs, dim=2) if len(outputs) > 1 else outputs[0]
+    return mixed_BHTK[:, :, scoring.first_wanted - chunks[0][0] :]
 
 
 def chunk_context(

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from extrapolate.encodings.base import Encoding
 from extrapolate.encodings.plan import Branch, Plan
-from extrapolate.model.attention import QUERIES_PER_CHUNK, Scoring, chunk_context, explicit_scores, weights_of
+from extrapolate.model.attention import Scoring, chunk_context, explicit_scores, weights_of
 
 
 @dataclass(frozen=True)
@@ -80,10 +80,8 @@ def attend_branches(branches: list[Rotated], v_BGTK: Tensor, scoring: Scoring) -
     encoding, state = scoring.encoding, scoring.state
     heads, length = branches[0].q_BHTK.shape[1:3]
     v_BHTK = v_BGTK.repeat_interleave(heads // v_BGTK.shape[1], dim=1)
-    outputs = []
-    size = scoring.queries_per_chunk or QUERIES_PER_CHUNK
-    for start in range(scoring.first_wanted, length, size):
-        end = min(start + size, length)
+    outputs, chunks = [], scoring.chunks(length)
+    for start, end in chunks:
         scores_BHTS: Tensor | None = None
         for rotated in branches:
             context = chunk_context(encoding, rotated.query_pos_T, rotated.key_pos_T, state, start, end)
@@ -104,7 +102,7 @@ def attend_branches(branches: list[Rotated], v_BGTK: Tensor, scoring: Scoring) -
         if scoring.observer is not None:
             scoring.observer.attended(encoding.dims.layer, None, None, weight_BHTS, queries, keys)
         outputs.append(weight_BHTS.to(v_BHTK.dtype) @ v_BHTK[:, :, keys])
-    return torch.cat(outputs, dim=2)
+    return torch.cat(outputs, dim=2)[:, :, scoring.first_wanted - chunks[0][0] :]
 
 
 def _seen(branch: Branch, queries: slice, keys: slice, device: torch.device) -> Tensor | None:

@@ -33,8 +33,9 @@ LEAST_LOG = -20.0  # nats; less likely tokens are alike
 TOLERANCE, TOLERANCE_OF_OTHERS, TOLERANCE_OF_OTHERS_IN_BF16 = 1e-5, 1e-3, 2e-2
 LARGE = 1e-3  # above any rounding in float32
 SHARES = (1.0, 0.3, 0.1, 0.03, 0.01)  # how far parameters move to random ones: the first that gives finite numbers
-# The relative rounding of the embedding in float32, and how many times its effect counts as rounding in fewer bits.
-ROUNDED, TIMES = 1e-6, 4
+# The relative rounding of the embedding in float32, how many times its effect counts as rounding in fewer bits, and what
+# does not, however much an encoding makes of the last bits.
+ROUNDED, TIMES, NO_ROUNDING = 1e-6, 4, 0.15
 # In the order of the forward pass, except `bias`, whose absence says the least.
 _BLAMED = ("embed", "attention_input", "rotate", "scores", "bias", "weights", "mix", "positions")
 
@@ -135,8 +136,8 @@ def leak_in(
     """As `leak_of`, for a model in its present mode; None if rounding explains the differences.
 
     Later tokens change the rounding of sums over the window, as in a Fourier transform, so a small leak must also show
-    in float64. In fewer bits than float32, it must exceed the effect of rounding the embedding differently. copies:
-    whether every call has its own copy of the model, so that nothing is kept between calls.
+    in float64. In fewer bits than float32, it must exceed the effect of rounding the embedding differently, or
+    NO_ROUNDING. copies: whether every call has its own copy of the model, so that nothing is kept between calls.
     """
     states = partial(_states, model, plan, precision, copies)
     if not isinstance(model, Model):
@@ -153,7 +154,7 @@ def leak_in(
         with _rounded_otherwise(model):
             otherwise_BTD, _ = repeatable(states, tokens_BT)
         rounding = float(difference(otherwise_BTD, repeatable(states, tokens_BT)[0]).max())
-        return search(states, tolerance=max(TOLERANCE, TIMES * rounding))
+        return search(states, tolerance=min(max(TOLERANCE, TIMES * rounding), NO_ROUNDING))
     if large := search(states, tolerance=LARGE):
         return large
     exact = copy.deepcopy(model).double()

@@ -118,15 +118,18 @@ class Attention(nn.Module):
             parts = [x.transpose(1, 2).flatten(-2) for x in (q_BHTK, k_BGTK, v_BGTK)]
             parts = self.canon(torch.cat(parts, dim=-1)).split([part.shape[-1] for part in parts], dim=-1)
             q_BHTK, k_BGTK, v_BGTK = (x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for x in parts)
+        first_known = 0
         if cache is not None:
-            first_wanted = cache.length
+            first_wanted = first_known = cache.length
             k_BGTK, v_BGTK, x_BTD = cache.extend(encoding, k_BGTK, v_BGTK, x_BTD)
             q_BHTK = F.pad(q_BHTK, (0, 0, first_wanted, 0))  # queries have their index in the window, too
         state = encoding.prepare(x_BTD)
         scale_HT = plan.query_scale(len(pos_T), pos_T.device)
         if self.ssmax is not None:
             scale_HT = self.ssmax(len(pos_T)) if scale_HT is None else self.ssmax(len(pos_T)) * scale_HT
-        scoring = Scoring(encoding, pos_T, state, scale_HT, first_wanted, queries_per_chunk, observer, self.sink_H)
+        scoring = Scoring(
+            encoding, pos_T, state, scale_HT, first_wanted, first_known, queries_per_chunk, observer, self.sink_H
+        )
         if share_BTH is None:
             mixed_BHTK = _gathered(q_BHTK, k_BGTK, v_BGTK, plan, scoring)
         else:  # the encoding has H heads, with parameters for each, so it gets the first and second queries in turn

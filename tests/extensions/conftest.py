@@ -10,7 +10,7 @@ from torch import Tensor
 
 from extrapolate import specs
 from extrapolate.encodings.plan import PLAIN, Plan
-from extrapolate.model import attention, branches
+from extrapolate.model import attention
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.model import Model
 
@@ -144,8 +144,7 @@ def every_path(monkeypatch: pytest.MonkeyPatch) -> Callable[[Model, int, Plan], 
     def call(model: Model, length: int, plan: Plan) -> list[Tensor]:
         made = []
         for chunk in (128, 7):
-            for module in (attention, branches):
-                monkeypatch.setattr(module, "QUERIES_PER_CHUNK", chunk)
+            monkeypatch.setattr(attention, "QUERIES_PER_CHUNK", chunk)
             made.append(logits_of(model, length, plan))
         return [*made, model(tokens_of(length), plan)[0].detach()]
 

@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from extrapolate.extensions import recipe
-from extrapolate.model import attention, branches
+from extrapolate.model import attention
 from extrapolate.model.model import Model
 
 L, LENGTH, CHUNK, HEADS = 16, 256, 4, 2
@@ -55,8 +55,7 @@ def test_no_path_holds_all_pairs(
     model = make_model(encoding, L, heads=HEADS, kv_heads=1, layers=2 if encoding == "rnope" else 1)
     plan = recipe.parse(text).plan(model.encoding, L, LENGTH)
     whole = logits(model, LENGTH, plan)
-    for module in (attention, branches):
-        monkeypatch.setattr(module, "QUERIES_PER_CHUNK", CHUNK)
+    monkeypatch.setattr(attention, "QUERIES_PER_CHUNK", CHUNK)
     with Largest() as largest:
         chunked = logits(model, LENGTH, plan)
     torch.testing.assert_close(chunked, whole, rtol=1e-3, atol=1e-3)

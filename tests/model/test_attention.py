@@ -7,8 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from extrapolate.encodings.base import Dims, Encoding
+from extrapolate.encodings.base import Context, Dims, Encoding, scaled_product
+from extrapolate.encodings.plan import Branch
 from extrapolate.model import attention
+from extrapolate.model.branches import Rotated, attend_branches
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.model import Model, layer_encodings
 
@@ -56,6 +58,30 @@ def test_every_path_is_the_definition(
     with torch.set_grad_enabled(path == "explicit"):
         actual = attention.attend(q, k, v, attention.Scoring(encoding, pos))
     torch.testing.assert_close(actual.double(), expected, rtol=1e-4, atol=1e-5)
+
+
+class OfChunks(Encoding):
+    """Adds to the scores what tells the chunk."""
+
+    def scores(self, q_BHTK: Tensor, k_BHSK: Tensor, context: Context) -> Tensor:
+        queries, keys = context.queries, context.keys
+        return scaled_product(q_BHTK, k_BHSK) * (queries.start + 3 * queries.stop + keys.stop)
+
+
+@pytest.mark.parametrize("pairs", [False, True], ids=["plain", "branches"])
+@pytest.mark.parametrize("first", [1, 6, 7, 20, 22])
+def test_which_queries_are_wanted_does_not_change_their_chunks(first: int, pairs: bool) -> None:
+    """Evaluations want some queries alone, and the check for looking ahead wants all."""
+    torch.manual_seed(0)
+    q, encoding, pos = torch.randn(1, H, 23, K), OfChunks(Dims(H * K, H, K, seq_len=16)), torch.arange(23.0)
+    whole, some = (attention.Scoring(encoding, pos, first_wanted=one, queries_per_chunk=7) for one in (0, first))
+    if pairs:
+        everywhere = Branch(lambda index: index, lambda index: index, lambda i, j: j <= i)
+        rotated = [Rotated(everywhere, q, q, pos, pos)]
+        expected, found = (attend_branches(rotated, q, scoring) for scoring in (whole, some))
+    else:
+        expected, found = (attention.attend(q, q, q, scoring) for scoring in (whole, some))
+    assert torch.equal(found, expected[:, :, first:])
 
 
 def test_a_long_window_holds_no_square_of_the_bias(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -346,7 +346,7 @@ def test_equal_queries_take_half_of_what_they_gather_away(encoding: str) -> None
         own.second.weight.copy_(own.qkv.weight[:24])
         own.second.bias.copy_(own.qkv.bias[:24])
         own.share.weight.zero_()
-        maps, alone = Maps(T, 2), Maps(T, 2)
+        maps, alone = Maps(T), Maps(T)
         found = own(x_BTD, model.encoding, pos_T, first_wanted=2, observer=maps)
         own.second.weight.add_(1.0)
         assert (own(x_BTD, model.encoding, pos_T, first_wanted=2) - found).abs().max() > 0.1

@@ -13,20 +13,28 @@ from extrapolate.training.causality import check_causality
 HEAD = """
 import torch
 from torch import nn
-from extrapolate.encodings.base import Encoding
+from extrapolate.encodings.base import Encoding, scaled_product
 
 class Mine(Encoding):
     display = "Mine"
 """
 
 
-def check(folder: Path, store: Store, body: str, seq_len: int = 16, compile: bool = False) -> None:
+def check(
+    folder: Path, store: Store, body: str, seq_len: int = 16, compile: bool = False, precision: str = "fp32"
+) -> None:
     """Checks a small model whose encoding has this body."""
     (folder / "mine.py").write_text(HEAD + indent(dedent(body), "    "))
     request = TrainingRequest(
         pe=f"{folder / 'mine.py'}:Mine",
         model={"width": 32, "layers": 2, "heads": 2, "kv_heads": 2, "head_dim": 16, "ff_width": 48},
-        training={"seq_len": seq_len, "tokens": 512, "batch_tokens": 256, "precision": "fp32", "compile": compile},
+        training={
+            "seq_len": seq_len,
+            "tokens": 512,
+            "batch_tokens": 256,
+            "precision": precision,
+            "compile": compile,
+        },
     )
     config, own = resolve(request, store)
     check_causality(config, own, None)
@@ -116,3 +124,20 @@ def test_what_is_kept_for_windows_that_begin_alike_is_refused(tmp_path: Path, wo
     """
     with pytest.raises(xt.UserError, match="the encoding gives other numbers after other tokens, lengths or positions"):
         check(tmp_path, word_store, body)
+
+
+def test_an_encoding_that_makes_much_of_the_last_bits_does_not_hide_what_it_sees_in_bfloat16(
+    tmp_path: Path, word_store: Store
+) -> None:
+    """Rounding alone then changes states by more than a leak does."""
+    body = """
+    def prepare(self, x): return (x[..., :8].float() * 1e6).floor() % 2
+    def scores(self, q, k, c):
+        keys = c.state[:, c.keys]
+        if k.dtype == torch.bfloat16:
+            keys = keys - keys.mean(dim=1, keepdim=True)
+        return scaled_product(q, k) + 3 * ((c.state[:, c.queries] - 0.5) @ keys.mT)[:, None] ** 3
+    """
+    check(tmp_path, word_store, body)
+    with pytest.raises(xt.UserError, match=r"scores, or prepare, lets token [0-9]+ see .*, at 32 tokens in training"):
+        check(tmp_path, word_store, body, seq_len=32, precision="bf16")
