@@ -33,8 +33,8 @@ LEAST_LOG = -20.0  # nats; less likely tokens are alike
 TOLERANCE, TOLERANCE_OF_OTHERS, TOLERANCE_OF_OTHERS_IN_BF16 = 1e-5, 1e-3, 2e-2
 LARGE = 1e-3  # above any rounding in float32
 SHARES = (1.0, 0.3, 0.1, 0.03, 0.01)  # how far parameters move to random ones: the first that gives finite numbers
-# The relative rounding of the embedding in float32, how many times its effect counts as rounding in fewer bits, and what
-# does not, however much an encoding makes of the last bits.
+# The relative rounding of the embedding in float32, how many times its effect counts as rounding in fewer bits, and
+# what does not, however much an encoding makes of the last bits.
 ROUNDED, TIMES, NO_ROUNDING = 1e-6, 4, 0.15
 # In the order of the forward pass, except `bias`, whose absence says the least.
 _BLAMED = ("embed", "attention_input", "rotate", "scores", "bias", "weights", "mix", "positions")
