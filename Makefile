@@ -75,11 +75,11 @@ $(VENV)/test-installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[test]'
 	touch $@ $(VENV)/installed
 
-$(VENV)-oldest/installed: pyproject.toml tools/oldest.py | $(VENV)/bin/python
+$(VENV)-oldest/installed: pyproject.toml tools/oldest.py | $(VENV)/bin/python  # compiled, because the tests start many processes
 	$(BIN)/python -m pip install -q --disable-pip-version-check uv
 	$(BIN)/uv venv -q --clear --python $(BIN)/python $(VENV)-oldest
 	$(BIN)/python tools/oldest.py > $(VENV)-oldest/oldest.txt
-	$(BIN)/uv pip install -q --python $(VENV)-oldest/bin/python -c $(VENV)-oldest/oldest.txt -e '.[test]' pip 'setuptools>=77'
+	$(BIN)/uv pip install -q --compile-bytecode --python $(VENV)-oldest/bin/python -c $(VENV)-oldest/oldest.txt -e '.[test]' pip 'setuptools>=77'
 	touch $@
 
 $(VENV)/site-installed: pyproject.toml constraints.txt | $(VENV)/bin/python
