@@ -10,6 +10,7 @@ from studies import RESULTS
 
 from extrapolate.names import AS_TRAINED
 from extrapolate.reports.page import Table
+from extrapolate.runs.training_config import RATES
 from extrapolate.statistics.comparison import CONTROL, comparable_rows, comparisons
 from extrapolate.statistics.intervals import FEWEST_SEEDS, estimate
 
@@ -18,7 +19,7 @@ KINDS = {  # of rows, and where they are kept
     "models": RESULTS / "frontier",
     "extensions": RESULTS / "frontier-extensions",
     "novels": RESULTS / "frontier-novels",
-    **{scale: RESULTS / f"frontier-{scale}" for scale in TRAININGS},
+    **{scale: RESULTS / f"frontier-{scale}" for scale in (*TRAININGS, "rates")},
 }
 PROTOCOL, LONGEST, FIRST = "fixed-target", 16, "RoPE"
 BESIDE = """\
@@ -65,6 +66,15 @@ COMMANDS = """\
 ```sh
 extrapolate sweep examples/studies/frontier.toml --scale {scale} {encodings} --out sweeps/{scale}
 python tools/frontier.py {scale} sweeps/{scale}/runs
+```
+"""
+CHOSEN_RATES = """\
+{first} and {others} others, each trained with three learning rates and one seed. **Validation** is the loss at the end
+of the training; the rate with the lowest is in bold. The last columns are of that rate, and of the study's {default:g}.
+
+```sh
+extrapolate sweep examples/studies/frontier.toml --scale rates {encodings} --out sweeps/rates
+python tools/frontier.py rates sweeps/rates/runs
 ```
 """
 
@@ -200,6 +210,26 @@ def trained_otherwise(kept: Rows, others: Mapping[str, Rows]) -> list[str]:
             COMMANDS.format(scale=scale, encodings=encodings),
         ]
     return parts
+
+
+def learning_rates(kept: Rows, chosen: Rows, tried: pd.DataFrame) -> list[str]:
+    """Models with the best of several learning rates beside the same with the study's, in Markdown."""
+    seeds = chosen.losses["seed"].unique()
+    own, theirs = (
+        by_encoding(Rows(*(part[part["seed"].isin(seeds)] for part in one))).drop(columns="Needle 1x")
+        for one in (kept, chosen)
+    )
+    best = tried["Validation loss"] == tried.groupby("Model")["Validation loss"].transform("min")
+    shown = tried.assign(loss=tried["Validation loss"].map(_number).where(~best, lambda text: "**" + text + "**"))
+    losses = shown.pivot(index="Model", columns="Learning rate", values="loss")
+    losses.columns = [f"Validation, {rate:g}" for rate in losses]
+    both = own.loc[theirs.index].join(losses).join(theirs.drop(columns="Model").add_suffix(", best rate"))
+    far = both[f"{LONGEST}x"].astype(float)
+    text = CHOSEN_RATES.format(
+        first=FIRST, others=len(both) - 1, default=RATES["muon"],
+        encodings=" ".join(f"--pe {one}" for one in both.index),
+    )  # fmt: skip
+    return ["## Learning rates", text, Table(both.loc[far.sort_values().index]).markdown()]
 
 
 def by_encoding(kept: Rows) -> pd.DataFrame:

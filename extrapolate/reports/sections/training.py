@@ -161,19 +161,21 @@ def chart(logs: Mapping[str, Sequence[pd.DataFrame]], style: Mapping[str, Style]
     """
     averages = {model: smoothed(_mean(logs[model]), KEPT) for model in style if model in logs}
     last = [_last(average) for average in averages.values()]
-    ends = pd.DataFrame({"model": [*averages], "extension": AS_TRAINED, "factor": 1.0, "loss": last})
-    named, lines = styles.named(style, ends), []
+    at_end = pd.DataFrame({"model": [*averages], "extension": AS_TRAINED, "factor": 1.0, "loss": last})
+    named, lines = styles.named(style, at_end), []
     for model in averages:
         timed, own = [_timed(log) for log in logs[model]], style[model] if model in named else None
         for steps in timed if own else []:
             lines.append(Series(model, steps["tokens"], steps["loss"], own, "thin", seconds=steps["seconds"]))
         mean = pd.DataFrame({column: _mean(timed, column) for column in ("loss", "seconds")}).dropna(subset="loss")
         lines.append(Series(model, mean.index, mean["loss"], own, seconds=mean["seconds"]))
-    # Before a share of the tokens, all lines are still falling: the averages after it determine the scale.
+    # Before a share of the tokens, all lines are still falling: the averages after it determine the scale, and the ends
+    # of the thin lines, which in a short training are far below the averages.
     each = [*averages.values(), *(smoothed(_mean([log]), KEPT) for model in named for log in logs[model])]
     since = SETTLED * max((average.index.max() for average in each if len(average)), default=0)
     settled = pd.concat([average[average.index >= since] for average in each], ignore_index=True)
-    y = Axis("training loss (nats per token)", range=styles.limits(settled))
+    ends = pd.Series([_last(log["loss"]) for model in named for log in logs[model]], dtype=float)
+    y = Axis("training loss (nats per token)", range=styles.limits(settled, ends))
     panel = Panel(lines, Axis("training tokens"), y, f"Thin: steps; thick: moving average ({KEPT:g})", since=since)
     return Chart("training loss against tokens", "training_loss.png", [panel], kept=KEPT)
 

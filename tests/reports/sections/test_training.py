@@ -88,6 +88,13 @@ def test_the_scale_holds_every_seeds_average(figures: list[Any], tmp_path: Path)
     assert figure(chart)["layout"]["yaxis"]["range"] == pytest.approx([low, high], abs=1e-3)
 
 
+def test_the_scale_holds_the_ends_of_the_steps() -> None:
+    """In a short training they are far below the averages."""
+    chart = training.chart({"RoPE": [log([9.0 - 0.3 * step for step in range(20)])]}, style_of("RoPE"))
+    low, high = chart.panels[0].y.range
+    assert low < 9.0 - 0.3 * 19 < high
+
+
 def test_steps_are_thin_and_the_average_is_thick(figures: list[Any], tmp_path: Path) -> None:
     logs = {"RoPE": [log([9.0, 5.0, 4.0] + [3.9] * 30), log([9.0, 5.2, 4.2] + [4.1] * 30)], "ExPE": [log([9.0] * 33)]}
     style = style_of("RoPE", "ExPE")
