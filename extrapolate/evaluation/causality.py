@@ -1,14 +1,16 @@
 """Checks, on a run's weights and text, that no token depends on later ones at any evaluated length and plan."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from extrapolate.data.store import Split
+from extrapolate.data.probes.base import Vocabulary
+from extrapolate.data.store import Store
 from extrapolate.encodings.base import Encoding
 from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
@@ -16,11 +18,12 @@ from extrapolate.evaluation.any_run import AnyRun
 from extrapolate.evaluation.memory import OutOfMemoryError, Room
 from extrapolate.evaluation.plans import extensions_to_evaluate
 from extrapolate.evaluation.precision import storage_of
+from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.machine.devices import to_device
 from extrapolate.model import causality
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.model.model import Model
-from extrapolate.model.places import places_within, window_count
+from extrapolate.model.places import FEWEST, TEXT_TOKENS, places_within, window_count
 from extrapolate.names import AS_TRAINED
 from extrapolate.progress import Advance, unseen
 
@@ -43,9 +46,9 @@ def may_leak(model: LanguageModel) -> bool:
 def check_run(
     run: AnyRun,
     model: LanguageModel,
-    split: Split,
+    store: Store,
+    settings: EvaluationSettings,
     lengths: Sequence[int],
-    extensions: Sequence[str],
     precision: str = "fp32",
     *,
     passed: set[tuple[Plan, int]],
@@ -53,12 +56,12 @@ def check_run(
 ) -> None:
     """Raises UserError if a token depends on later ones, or on other windows, at one of these lengths or at L.
 
-    model: as `precision` runs it. extensions: as in `EvaluationSettings`; a constant that is yet to be fitted gets a
-    placeholder. Lengths beyond L that do not fit into memory are skipped, as in the evaluation. passed: what these
-    weights have passed in this precision; it is not checked again, and grows.
+    Reads windows of the text and of probes. model: as `precision` runs it. An extension's constant that is yet to be
+    fitted gets a placeholder. Lengths beyond L that do not fit into memory are skipped, as in the evaluation. passed:
+    what these weights have passed in this precision; it is not checked again, and grows.
     """
     asked: dict[tuple[Plan, int], str] = {}
-    for text, applied in extensions_to_evaluate(run, model, extensions).items():
+    for text, applied in extensions_to_evaluate(run, model, settings.extend).items():
         for length in sorted({*lengths, *([model.seq_len] if text == AS_TRAINED else [])}):
             plan, again = (applied.expected_plan(run, model, length) for _ in range(2))
             if plan != again:
@@ -69,19 +72,26 @@ def check_run(
             if (plan, length) not in passed and model.defined_at(length, plan):
                 asked.setdefault((plan, length), text)
 
-    def windows(length: int) -> Tensor:
-        count = window_count(length)
-        tokens = split.slice(0, min(count * length, split.n_tokens)).astype(np.int64)
-        tokens = np.minimum(tokens, model.vocab_size - 1)  # the store alone may have an end of text
-        return torch.from_numpy(np.resize(tokens, (count, length)))
+    check_plans(run, model, asked, partial(_windows, model, store, settings), precision, progress)
+    passed.update(asked)
 
-    if isinstance(model, Model) and precision == "fp32" and may_leak(model):
+
+def check_plans(
+    run: AnyRun,
+    model: LanguageModel,
+    asked: Mapping[tuple[Plan, int], str],
+    windows: Callable[[int], Tensor],
+    precision: str = "fp32",
+    progress: Advance = unseen,
+) -> None:
+    """As `check_run`, for these plans and lengths, with the extension of each. windows: of a length, [B, T]."""
+    if precision == "fp32" and may_leak(model):
         calls = [(plan, to_device(windows(length)[:1], model.device)) for plan, length in asked]
         with torch.inference_mode():
             changed_BT = causality.remembers(model, calls)
         if changed_BT is not None:
-            wrong = causality.REMEMBERS
-            raise UserError(f"{run.path}: the encoding {wrong.what}, at {changed_BT.shape[1]} tokens: {wrong.advice}")
+            which, wrong = "the encoding" if isinstance(model, Model) else model.label(), causality.REMEMBERS
+            raise UserError(f"{run.path}: {which} {wrong.what}, at {changed_BT.shape[1]} tokens: {wrong.advice}")
     for (plan, length), text in asked.items():
         progress(f"{run.name} causality of {text} at {length} tokens", 0)
         # Training has checked our own models at more places of L tokens.
@@ -89,7 +99,24 @@ def check_run(
         size = model.parameter_count()
         places = places_within(UNKNOWN if size is None else size, length) if more else 0
         check_plan(run, model, plan, windows(length), text, precision, places)
-        passed.add((plan, length))
+
+
+def _windows(model: LanguageModel, store: Store, settings: EvaluationSettings, length: int) -> Tensor:
+    """Windows from all over the text; for a user's code many, and some of every probe, [B, T].
+
+    What such code sees may depend on what is in them.
+    """
+    split, thorough = store.split(settings.split), may_leak(model)
+    count = max(FEWEST, TEXT_TOKENS // length) if thorough else window_count(length)
+    starts = np.linspace(0, max(0, split.n_tokens - length), count).astype(int)
+    found = [split.slice(start, min(start + length, split.n_tokens)) for start in starts.tolist()]
+    probes = settings.parsed_probes() if thorough else []
+    for probe in probes:
+        with suppress(UserError):  # it does not fit into this length
+            asked = max(1, TEXT_TOKENS // (length * len(probes)))
+            found += list(probe.sequences(length, 0.5, asked, split, Vocabulary.of(store))[0][:, :length])
+    tokens_BT = np.stack([np.resize(tokens.astype(np.int64), length) for tokens in found])
+    return torch.from_numpy(np.minimum(tokens_BT, model.vocab_size - 1))  # the store alone may have an end of text
 
 
 @torch.inference_mode()

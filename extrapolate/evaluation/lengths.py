@@ -157,7 +157,7 @@ def models(
         split = store.split(settings.split)
         layouts = (settings.layout(protocol, split, loaded.seq_len) for protocol in settings.protocols)
         lengths = {*lengths_of(settings.factors, loaded.seq_len), *_lengths_between(loaded, layouts)}
-        asked = (split, sorted(lengths), settings.extend)
+        asked = (store, settings, sorted(lengths))
         causality.check_run(run, loaded, *asked, passed=passed[checkpoint.step, "fp32"], progress=progress)
         for precision in settings.precisions:
             model = in_precision(loaded, precision).to(device)

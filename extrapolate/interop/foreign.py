@@ -3,6 +3,7 @@
 Shapes: B batch, T tokens, V vocabulary.
 """
 
+import copy
 import hashlib
 import re
 from collections.abc import Callable, Sequence
@@ -33,7 +34,8 @@ from extrapolate.specs import user_files
 USER_MODEL = "model.py"  # the folder's copy of the user's file that loads the model
 TRIED = 32  # tokens in the window that a model is tried with first
 TIMES, TOKENS, LOGITS = (1, 4), 3, 16  # then windows of these multiples of L: tokens and logits to remember of each
-SAME = 2e-2  # machines and precisions differ by less, and other models by more
+# What machines differ by at most, with logits in float32 and in fewer bits: other models differ by more.
+SAME, SAME_IN_FEWER_BITS = 1e-3, 2e-2
 
 Logits = Callable[[Tensor], Any]
 
@@ -58,6 +60,7 @@ class ForeignModel:
         self, call: Logits, name: str, seq_len: int, vocab_size: int, max_length: int | None, device: str
     ) -> None:
         self.call, self.name, self.seq_len, self.vocab_size = call, name, seq_len, vocab_size
+        self.same = SAME
         self.device = torch.device(device)
         self.encoding: Encoding = _ForeignEncoding(name, seq_len, max_length)
         self.encodings: list[Encoding] = [self.encoding]
@@ -96,6 +99,7 @@ class ForeignModel:
                 f"{self.name} gave {kind} {list(logits_BTV.shape)} for token ids {list(tokens_BT.shape)}; expected "
                 "logits, floating-point [batch, tokens, vocabulary]"
             )
+        self.same = SAME if logits_BTV.itemsize >= torch.float32.itemsize else SAME_IN_FEWER_BITS
         return logits_BTV[:, first_wanted:].to(self.device, torch.float32)
 
     def head(self, hidden_RD: Tensor) -> Tensor:
@@ -104,6 +108,17 @@ class ForeignModel:
     def to(self, device: str) -> Self:
         """Does nothing: the model stays where its library put it."""
         return self
+
+    def made_anew(self) -> Self | None:
+        """A copy of a torch module that shares its parameters; None for anything else, or if it cannot be copied."""
+        if not isinstance(self.call, nn.Module):
+            return None
+        copied = copy.copy(self)
+        try:
+            copied.call = copy.deepcopy(self.call, {id(one): one for one in self.call.parameters()})
+        except Exception:  # it is another library's
+            return None
+        return copied
 
 
 @dataclass(frozen=True)
@@ -141,7 +156,7 @@ class ForeignRun:
         answers = known.answers
         if parameters is None:  # a function may have changed since
             now = _answers(self.model, self.tokenizer.get_vocab_size())
-            answers = answers if _alike(now, answers) else now
+            answers = answers if _alike(now, answers, self.model.same) else now
         known_by = (answers, known.source, known.file_sha256, parameters)
         return [Checkpoint(self.path, 0, 0, hashlib.sha256(repr(known_by).encode()).hexdigest())]
 
@@ -296,19 +311,22 @@ def _kept(path: Path, model: ForeignModel, config: ForeignConfig, tokenizer: Tok
         files.remove_partials(path)
         if (path / CONFIG).exists():
             there = Run.open(path).config
-            if not isinstance(there, ForeignConfig) or not _same(there, config):
-                raise UserError(f"{path} holds another run or model: choose another folder, or delete it")
+            if not isinstance(there, ForeignConfig) or not _same(there, config, model.same):
+                raise UserError(
+                    f"{path} holds another run or model, or this one with other weights: choose another folder, or "
+                    "delete it"
+                )
             # Keep the earlier answers, even if some are rounded differently today.
             kept = {"foreign": config.foreign.model_copy(update={"answers": there.foreign.answers})}
             config = config.model_copy(update=kept)
         return ForeignRun(Run.create(path, config, tokenizer.to_str().encode()), model, config)
 
 
-def _same(there: ForeignConfig, config: ForeignConfig) -> bool:
+def _same(there: ForeignConfig, config: ForeignConfig, same: float) -> bool:
     """Whether both are of the same model. If one has fewer windows, for lack of memory, only those are compared."""
-    return there.config_hash() == config.config_hash() and _alike(there.foreign.answers, config.foreign.answers)
+    return there.config_hash() == config.config_hash() and _alike(there.foreign.answers, config.foreign.answers, same)
 
 
-def _alike(theirs: Sequence[float], ours: Sequence[float]) -> bool:
-    """Whether answers differ by no more than rounding on another machine."""
-    return all(abs(one - other) <= SAME * max(1.0, abs(other)) for one, other in zip(theirs, ours, strict=False))
+def _alike(theirs: Sequence[float], ours: Sequence[float], same: float) -> bool:
+    """Whether answers differ by no more than rounding on another machine, as a share of their size (at least 1)."""
+    return all(abs(one - other) <= same * max(1.0, abs(other)) for one, other in zip(theirs, ours, strict=False))

@@ -6,7 +6,7 @@ their last token.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,7 +20,7 @@ from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 from extrapolate.data import tokenizer as tokenizers
 from extrapolate.errors import UserError
 from extrapolate.evaluation.any_run import AnyRun
-from extrapolate.evaluation.causality import check_plan
+from extrapolate.evaluation.causality import check_plans
 from extrapolate.evaluation.losses import scores_at
 from extrapolate.evaluation.plans import AppliedExtensions, extension_to_apply, plan_for_texts
 from extrapolate.evaluation.precision import in_precision, storage_of
@@ -69,11 +69,12 @@ class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # without lm-eval 
             extend = extension_to_apply(self.run, self.loaded, extend)
         self.applied: AppliedExtensions = extend
         self.plan = plan_for_texts(self.run, self.loaded, extend, self.max_length)
-        windows_BT = random_windows(self.loaded.vocab_size, self.max_length)
-        check_plan(self.run, self.loaded, self.plan, windows_BT)
-        check_plan(self.run, self.loaded, self.plan, windows_BT[:, : self.max_length * 2 // 3 | 1])  # texts are shorter
+        windows = partial(random_windows, self.loaded.vocab_size)
+        lengths = (self.max_length, self.max_length * 2 // 3 | 1)  # texts are shorter
+        asked = {(self.plan, length): AS_TRAINED for length in lengths}
+        check_plans(self.run, self.loaded, asked, windows)
         if precision != "fp32":
-            check_plan(self.run, self.model, self.plan, windows_BT, precision=precision)
+            check_plans(self.run, self.model, asked, windows, precision)
         self.cut: set[tuple[str | None, int | None]] = set()
         self._cut_requests: list[bool] = []
 

@@ -22,7 +22,7 @@ from extrapolate.encodings.base import POSITIONS, Encoding
 from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
 from extrapolate.model.attention import Setting
-from extrapolate.model.copies import copy_of, made_anew, not_copied
+from extrapolate.model.copies import copy_of, not_copied
 from extrapolate.model.draws import DRAWS, EqualDraws, drew, other_generators, repeatable, same_random_numbers
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.model.model import Model
@@ -218,8 +218,10 @@ def refuse(
 
 
 @torch.no_grad()
-def check_in_both_modes(model: Model, plan: Plan, length: int, owner: object, precision: str = "fp32") -> None:
-    """Raises UserError if random windows of `length` tokens show a leak in training or evaluation.
+def check_in_both_modes(
+    model: Model, plan: Plan, length: int, owner: object, precision: str = "fp32", text_BT: Tensor | None = None
+) -> None:
+    """Raises UserError if random windows of `length` tokens, or these of a text, show a leak in training or evaluation.
 
     Checks the model as it is, and a copy as at the end of a training.
 
@@ -243,6 +245,8 @@ def check_in_both_modes(model: Model, plan: Plan, length: int, owner: object, pr
             states = partial(_states, asked, plan, used, True)
             if training and asked is drawn and drew(repeatable(states, few_BT)[1], tokens_BT.device):
                 tries += [(EqualDraws(value), few_BT, 0) for value in DRAWS]
+            if text_BT is not None and asked is drawn:
+                tries += [(nullcontext(), text_BT, 0)]
             for numbers, tried_BT, places in tries:
                 find = partial(leak_in, asked, plan, tried_BT, used, copies=True, places=places)
                 with numbers:
@@ -263,24 +267,30 @@ def _training_gradients() -> Iterator[None]:
         yield
 
 
-def remembers(model: Model, asked: Sequence[tuple[Plan, Tensor]], precision: str = "fp32") -> Tensor | None:
+def remembers(model: LanguageModel, asked: Sequence[tuple[Plan, Tensor]], precision: str = "fp32") -> Tensor | None:
     """The first of these tokens, [B, T], whose states depend on earlier calls; None if there are none.
 
     Earlier calls have other tokens, first in whole windows, then in their second halves; and all of these plans and
-    lengths. Counting steps in training is allowed.
+    lengths. Counting steps in training is allowed. A model of another library that cannot be copied is not checked.
     """
+    own = isinstance(model, Model)
+    tolerance = TOLERANCE if own else TOLERANCE_OF_OTHERS
     for half in (False, True):
-        used = made_anew(model)
+        used = model.made_anew()
+        if used is None:
+            return None
         for plan, tokens_BT in asked:
             kept = tokens_BT.shape[1] // 2 if half else 0
             others_BT = torch.cat([tokens_BT[:, :kept], (tokens_BT[:, kept:] + 1) % model.vocab_size], dim=1)
             states_of(used, plan, others_BT, precision)
         for plan, tokens_BT in asked:
-            fresh = made_anew(model)
-            if model.training:
+            fresh = model.made_anew()
+            assert fresh is not None
+            if isinstance(model, Model) and model.training:
                 states_of(fresh, plan, tokens_BT, precision)
-            expected_BTD, found_BTD = (states_of(one, plan, tokens_BT, precision) for one in (fresh, used))
-            if bool((difference(found_BTD, expected_BTD) > TOLERANCE).any()):
+            both = (states_of(one, plan, tokens_BT, precision) for one in (fresh, used))
+            expected_BTD, found_BTD = both if own else map(predictions, both)
+            if bool((difference(found_BTD, expected_BTD) > tolerance).any()):
                 return tokens_BT
     return None
 

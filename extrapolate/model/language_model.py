@@ -57,3 +57,6 @@ class LanguageModel(Protocol):
 
     def to(self, device: str) -> Self:
         """The same model on a device."""
+
+    def made_anew(self) -> Self | None:
+        """A copy that shares the parameters, and keeps nothing from calls of this one; None if there can be none."""

@@ -15,6 +15,7 @@ from extrapolate import specs
 from extrapolate.encodings.base import Dims, Encoding, encodings, layers_of
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
+from extrapolate.model import copies
 from extrapolate.model.attention import Setting
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.hooks import check
@@ -91,6 +92,10 @@ class Model(Decoder):
     def parameter_count(self) -> int:
         """Trained parameters; tied embeddings count once."""
         return sum(parameter.numel() for parameter in self.parameters())
+
+    def made_anew(self) -> "Model":
+        """A copy that keeps nothing from calls of this one."""
+        return copies.made_anew(self)
 
     @torch.no_grad()
     def begin_step(self, done: float) -> None:

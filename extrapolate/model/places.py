@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 FEWEST, TOKENS = 3, 4096  # a model is tested with a window for each place, at least this many, up to this many tokens
+TEXT_TOKENS = 8192  # of text that a user's code is tested with: what it sees may depend on what is in it
 # Tokens that are read to test more places: at least, at most, and for how many floating-point operations.
 LEAST_TOKENS, MOST_TOKENS, OPERATIONS = 8192, 2**17, 2e11
 RECURRING = 4  # distinct tokens in every second window

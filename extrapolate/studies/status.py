@@ -88,7 +88,7 @@ def _status(folder: Path, cell: Cell, asked: Training | None) -> CellStatus:
         "failed": known.failed is not None or other is not None,
         "diverged": known.diverged is not None,
         "passed over": known.passed_over,
-        "done": trained and known.evaluated is not None,
+        "done": trained and known.evaluated is not None and any(run.glob("eval*.parquet")),
         "trained": trained,
         "begun": bool(last),
         "left": True,

@@ -122,6 +122,7 @@ def sweep(
     with state.turn(folder, None if array is None else array[0]):
         _write_asked(folder, scale, encodings, every)
         files.write_text(folder / STUDY, read.text)
+        _forget_evaluations(every, folder)
         write_questions(folder, question_rows(read, every))
         write_cells(folder, read.published, [_repeating(cell) for cell in every if cell.cell.continues is None])
         tasks = Tasks(
@@ -232,6 +233,14 @@ def _write_asked(folder: Path, scale: str | None, encodings: Sequence[str], cell
         if not (cell.cell.beyond or state.read(folder, cell.name).passed_over)
     }
     files.write_json(folder / ASKED, {"scale": scale, "encodings": list(encodings), "cells": due})
+
+
+def _forget_evaluations(cells: Sequence[Resolved], folder: Path) -> None:
+    """Forgets evaluations that are not what the study asks for now, which another share may have to repeat."""
+    for cell in cells:
+        known = state.read(folder, cell.name).evaluated is not None and state.trained(cell.path)
+        if known and not state.evaluated(folder, cell.name, cell.path, cell.evaluation):
+            state.write(folder, cell.name, state.CellState())
 
 
 def _repeating(cell: Resolved) -> Repeating:

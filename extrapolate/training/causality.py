@@ -30,19 +30,22 @@ TOLERANCE = 1e-3  # of the largest number; compiled training rounds differently
 _passed: set[tuple[object, ...]] = set()  # in this process, which may train many runs that differ only in their seeds
 
 
-def check_causality(config: TrainedConfig, user_encoding: Path | None, extension: Recipe | None) -> None:
+def check_causality(
+    config: TrainedConfig, user_encoding: Path | None, extension: Recipe | None, text_BT: Tensor | None = None
+) -> None:
     """Raises UserError if a token depends on later ones, or on other windows, in training or in evaluation.
 
     Checks a model with the run's encoding, layers, widths of attention and window length, and a small vocabulary, as at
-    the beginning, half-way and at the end of the training; a user's encoding also compiled, if the training is. Takes
-    some seconds, once per process, and does not change torch's random state.
+    the beginning, half-way and at the end of the training; a user's encoding also with windows of the run's text,
+    [B, T], if there are any, and compiled, if the training is. Takes some seconds, once per process, and does not
+    change torch's random state.
     """
     training = config.training
     sizes = config.model.model_copy(update=SMALL)
     decisive = (
         *(sizes.model_dump_json(), config.encoding.model_dump_json(), config.extension, config.extension_sha256),
         *(config.seq_len, config.trained_length, training.device, training.precision, training.micro_batch_size),
-        training.compile,
+        *(training.compile, config.data.corpus_hash),
     )
     if decisive in _passed:
         return
@@ -55,7 +58,8 @@ def check_causality(config: TrainedConfig, user_encoding: Path | None, extension
         model.to(training.device).begin_step(0.0)
         plan = PLAIN if extension is None else extension.plan(model.encoding, model.seq_len, config.trained_length)
         owner = user_encoding or config.encoding.name
-        causality.check_in_both_modes(model, plan, training.seq_len, owner, training.precision)
+        text_BT = None if text_BT is None or not may_leak(model) else (text_BT % model.vocab_size).to(model.device)
+        causality.check_in_both_modes(model, plan, training.seq_len, owner, training.precision, text_BT)
         few_BT = random_windows(model.vocab_size, training.seq_len)[:FEWEST].to(model.device)
         model.train().begin_step(0.5)
         _refuse_leaks(model, plan, few_BT, training.precision, owner, " half-way through training")
@@ -85,20 +89,30 @@ def _check_compiled(model: Model, plan: Plan, tokens_BT: Tensor, owner: object) 
         )
 
 
-def check_trained(model: Model, make: Callable[[], Model], plan: Plan, config: TrainedConfig, owner: object) -> None:
+def check_trained(
+    model: Model,
+    make: Callable[[], Model],
+    plan: Plan,
+    config: TrainedConfig,
+    owner: object,
+    text_BT: Tensor | None = None,
+) -> None:
     """Raises UserError if a trained model sees later tokens or other windows, for example since some step.
 
     Also raises it if a new model with the trained weights computes other numbers. make: builds the model, with fresh
-    weights. Tries only a few windows as long as the run's: the check before training is the thorough one.
+    weights. Tries only a few random windows as long as the run's, and for a user's encoding those of a text, [B, T]:
+    the check before training is the thorough one.
     """
     training = config.training
     tokens_BT = random_windows(model.vocab_size, training.seq_len)[:FEWEST].to(model.device)
+    tried = [tokens_BT] if text_BT is None or not may_leak(model) else [tokens_BT, text_BT]
     was = model.training
     try:
         for mode in (True, False):
             model.train(mode)
             used, case = (training.precision, "at the end of") if mode else ("fp32", "after")
-            _refuse_leaks(model, plan, tokens_BT, used, owner, f" {case} the training")
+            for windows_BT in tried:
+                _refuse_leaks(model, plan, windows_BT, used, owner, f" {case} the training")
     finally:
         model.train(was)
     check_reloaded(model, make, plan, tokens_BT, owner)

@@ -112,7 +112,7 @@ def train(
     data = TrainingData(training, store)
 
     if not (path / WEIGHTS).is_file():
-        check_causality(config, user_encoding, extension)
+        check_causality(config, user_encoding, extension, data.to_check())
 
     def opened() -> Run:
         files.remove_partials(path)
@@ -258,9 +258,8 @@ class Training:
         if self.ranks.first:
             self.log.check()
             self.log.sync()
-        model = self.learner.whole_model()
-        make = self.run.build_model
-        self.ranks.from_first(lambda: check_trained(model, make, self.plan, self.run.trained, self.run.path))
+        model, make, text_BT = self.learner.whole_model(), self.run.build_model, self.data.to_check()
+        self.ranks.from_first(lambda: check_trained(model, make, self.plan, self.run.trained, self.run.path, text_BT))
         self._save_weights(final=True)
         if self.ranks.first:
             _finish(self.run.path)

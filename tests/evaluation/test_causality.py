@@ -5,12 +5,16 @@ from functools import partialmethod
 from pathlib import Path
 from textwrap import dedent, indent
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 import extrapolate as xt
 from extrapolate.api import evaluating
+from extrapolate.data.build import StoreSettings, build_store
+from extrapolate.data.documents import Document
+from extrapolate.data.probes.base import Vocabulary
 from extrapolate.data.store import Store
 from extrapolate.evaluation import causality
 from extrapolate.evaluation.settings import EvaluationSettings
@@ -35,14 +39,12 @@ BUDGET = {"seq_len": 16, "tokens": 512, "batch_tokens": 256, "precision": "fp32"
 def trained(tmp_path: Path, word_store: Store) -> Callable[..., Run]:
     """Trains a run in the folder `name`: with a class of the user's that has this body, or else with RoPE."""
 
-    def make(body: str | None = None, name: str = "run", base: str = "Encoding") -> Run:
+    def make(body: str | None = None, name: str = "run", base: str = "Encoding", store: Store = word_store) -> Run:
         file = tmp_path / "mine.py" if body else None
         if file is not None:
             file.write_text(HEAD.format(base=base) + indent(dedent(body), "    "))
-        config, _ = resolve(
-            TrainingRequest(pe=f"{file}:Mine" if file else "rope", model=SIZES, training=BUDGET), word_store
-        )
-        return train(config, word_store, tmp_path / name, user_encoding=file)
+        config, _ = resolve(TrainingRequest(pe=f"{file}:Mine" if file else "rope", model=SIZES, training=BUDGET), store)
+        return train(config, store, tmp_path / name, user_encoding=file)
 
     return make
 
@@ -243,3 +245,47 @@ def test_a_class_of_another_module_is_checked_as_a_users(random_run: Callable[..
     encoding = model.encodings[0]
     encoding.__class__ = type("Imported", (type(encoding),), {"__module__": "mylib"})
     assert causality.may_leak(model)
+
+
+MARKS_REPETITIONS = """
+    def embed(self, x, p):
+        # Adds how far a token is in a repetition, as a share of all of it.
+        again = torch.nn.functional.pad((x[:, 1:] == x[:, :-1]).all(-1), (1, 1))
+        before = torch.zeros(x.shape[:2])
+        after = torch.zeros(x.shape[:2])
+        for t in range(1, x.shape[1]):
+            before[:, t] = torch.where(again[:, t], before[:, t - 1] + 1, 0.0)
+        for t in range(x.shape[1] - 2, -1, -1):
+            after[:, t] = torch.where(again[:, t + 1], after[:, t + 1] + 1, 0.0)
+        whole = before + after
+        return x + torch.where(whole > 8, before / whole.clamp(min=1), 0.0)[..., None]
+    """
+
+
+def test_what_depends_on_the_content_is_looked_for_in_the_text(trained: Callable[..., Run], tmp_path: Path) -> None:
+    """Nothing is repeated in random tokens, nor at the beginning of this text."""
+    rng = np.random.default_rng(0)
+    words = ["red", "green", "blue", "stone", "river", "cloud", "sings", "falls", "grows", "slowly"]
+
+    def store(*cried: str) -> Store:
+        texts = [(split, " ".join(rng.choice(words, 600))) for split in ("train", "validation", "test") * 6]
+        texts += [(split, "a" * 600) for split in cried]
+        documents = [Document(f"{number:02}", text, split) for number, (split, text) in enumerate(texts)]
+        settings = StoreSettings(source="cries", vocab_size=280, min_heldout_tokens=200)
+        return build_store(documents, settings, tmp_path / "".join(cried))
+
+    with pytest.raises(xt.UserError, match=r"embed lets token .* at 16 tokens"):
+        trained(MARKS_REPETITIONS, "early", store=store("train"))
+    tested = store("test")
+    run = trained(MARKS_REPETITIONS, "late", store=tested)
+    with pytest.raises(xt.UserError, match=r"late: embed lets token .* at 16 tokens"):
+        xt.evaluate(run, data=tested, factors=(1, 2), max_targets=64)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_windows_of_probes_are_looked_at_too(word_store: Store, trained: Callable[..., Run]) -> None:
+    model, settings = trained("pass").model, EvaluationSettings.of({"probes": "copy"})
+    probe = settings.parsed_probes()[0]
+    tokens_BT = causality._windows(model, word_store, settings, 64)
+    asked, _ = probe.sequences(64, 0.5, 128, word_store.split(settings.split), Vocabulary.of(word_store))
+    assert tokens_BT[128:].tolist() == asked[:, :64].tolist()

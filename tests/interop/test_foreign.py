@@ -219,8 +219,11 @@ def test_a_folder_keeps_the_rows_of_one_model(store: Path, rope: Run) -> None:
     given = dict(name="Far", seq_len=16, tokenizer=store)
     xt.foreign(Far(), **given)
     xt.foreign(Far(far=1 + 1e-4, after=0), **given)  # another machine's rounding
+    halved = lambda tokens_BT: Far(far=1.004, after=0)(tokens_BT).bfloat16()  # noqa: E731 (as short as the others)
+    xt.foreign(halved, **given)
     for call, changed, folder in (
         (Far(far=1.1, after=0), {}, "foreign-Far"),
+        (Far(far=1.004, after=0), {}, "foreign-Far"),  # a little trained since
         (Far(far=9.0), {}, "foreign-Far"),  # it begins alike
         (Far(far=9.0, after=0, word=390), {}, "foreign-Far"),  # only the last words
         (Far(), {"seq_len": 32}, "foreign-Far"),
@@ -229,6 +232,25 @@ def test_a_folder_keeps_the_rows_of_one_model(store: Path, rope: Run) -> None:
         with pytest.raises(xt.UserError, match=f"ckpt/{folder} holds another run or model"):
             xt.foreign(call, **given | changed)
     assert rope.path.is_dir()
+
+
+class Global(torch.nn.Module):
+    """Keeps what the window's first token sees, all of it, for windows that begin with the same one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: dict[object, torch.Tensor] = {}
+
+    def forward(self, tokens_BT: torch.Tensor) -> torch.Tensor:
+        key = (tokens_BT.shape, tuple(tokens_BT[:, 0].tolist()))
+        frequent_BV = torch.nn.functional.one_hot(tokens_BT, 400).float().mean(dim=1)
+        return counts(tokens_BT) + self.kept.setdefault(key, frequent_BV)[:, None]
+
+
+def test_a_module_that_keeps_what_windows_begin_with_is_not_evaluated(store: Path) -> None:
+    made = xt.foreign(Global(), name="Global", seq_len=16, tokenizer=store)
+    with pytest.raises(xt.UserError, match="Global gives other numbers after other tokens, lengths or positions"):
+        xt.evaluate(made, data=store, factors=(1, 2), max_targets=64)
 
 
 FILE = """

@@ -76,6 +76,15 @@ def test_a_damaged_line_of_a_log_is_left_out(folder: Path, damage: bytes) -> Non
     assert (found.status, found.tokens, found.loss) == ("begun", 512, 4.5)
 
 
+def test_a_cell_whose_tables_are_gone_is_not_done(folder: Path) -> None:
+    run = folder / "runs/rope-s0"
+    (run / "model.safetensors").touch()
+    state.write(folder, "rope-s0", state.CellState(evaluated="hash"))
+    assert [one.status for one in status_of(folder)] == ["trained"]
+    (run / "evals.parquet").touch()
+    assert [one.status for one in status_of(folder)] == ["done"]
+
+
 @pytest.mark.parametrize(
     "damage", ["{}", "[]", '{"scale": 3, "encodings": []}', '{"scale": null, "encodings": [3]}', "{"]
 )
