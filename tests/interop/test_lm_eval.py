@@ -33,7 +33,7 @@ RunLM = pytest.importorskip("extrapolate.interop.lm_eval").RunLM
 
 HELLASWAG, ARC = (Path(lm_eval.__file__).parent / "tasks" / name for name in ("hellaswag", "arc"))
 QUESTIONS, LONG = 12, 48
-SUBJECT = ("config", "path", "own_extension", "checkpoints", "load_model")  # what a run is asked for here
+SUBJECT = ("config", "path", "name", "own_extension", "checkpoints", "load_model")  # what a run is asked for here
 
 
 @pytest.fixture(scope="module")

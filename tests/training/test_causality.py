@@ -307,7 +307,7 @@ def test_every_place_is_asked_of_windows_that_are_not_too_long(tmp_path: Path, w
 
 
 def test_a_whole_batch_is_asked(tmp_path: Path, word_store: Store) -> None:
-    body = "def embed(self, x, p): return x.roll(-1, 1) if len(x) > 20 else x"
+    body = "def embed(self, x, p): return x.roll(-1, 1) if len(x) == 64 else x"
     budget = {"tokens": 2048, "batch_tokens": 1024, "micro_batch_tokens": 1024}
     config, file = resolve(request_for(written(tmp_path, body), **budget), word_store)
     with pytest.raises(xt.UserError, match=rf"mine\.py: embed {LATER} in a whole batch of training"):
