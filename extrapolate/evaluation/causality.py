@@ -11,7 +11,6 @@ from torch import Tensor
 
 from extrapolate.data.probes.base import Vocabulary
 from extrapolate.data.store import Store
-from extrapolate.encodings.base import Encoding
 from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
 from extrapolate.evaluation.any_run import AnyRun
@@ -31,16 +30,6 @@ from extrapolate.progress import Advance, unseen
 Passed = defaultdict[tuple[int, str], set[tuple[Plan, int]]]
 
 UNKNOWN = 10**8  # assumed parameters of a model that does not say how many it has
-
-
-def may_leak(model: LanguageModel) -> bool:
-    """Whether it has code that the package's own tests have not covered: a user's, or another library's."""
-    return not isinstance(model, Model) or any(
-        not type(part).__module__.startswith("extrapolate.encodings.")
-        for encoding in model.encodings
-        for part in encoding.modules()
-        if isinstance(part, Encoding)
-    )
 
 
 def check_run(
@@ -85,7 +74,7 @@ def check_plans(
     progress: Advance = unseen,
 ) -> None:
     """As `check_run`, for these plans and lengths, with the extension of each. windows: of a length, [B, T]."""
-    if precision == "fp32" and may_leak(model):
+    if precision == "fp32" and causality.may_leak(model):
         calls = [(plan, to_device(windows(length)[:1], model.device)) for plan, length in asked]
         with torch.inference_mode():
             changed_BT = causality.remembers(model, calls)
@@ -95,7 +84,7 @@ def check_plans(
     for (plan, length), text in asked.items():
         progress(f"{run.name} causality of {text} at {length} tokens", 0)
         # Training has checked our own models at more places of L tokens.
-        more = may_leak(model) and not (isinstance(model, Model) and length == model.seq_len)
+        more = causality.may_leak(model) and not (isinstance(model, Model) and length == model.seq_len)
         size = model.parameter_count()
         places = places_within(UNKNOWN if size is None else size, length) if more else 0
         check_plan(run, model, plan, windows(length), text, precision, places)
@@ -106,7 +95,7 @@ def _windows(model: LanguageModel, store: Store, settings: EvaluationSettings, l
 
     What such code sees may depend on what is in them.
     """
-    split, thorough = store.split(settings.split), may_leak(model)
+    split, thorough = store.split(settings.split), causality.may_leak(model)
     count = max(FEWEST, TEXT_TOKENS // length) if thorough else window_count(length)
     starts = np.linspace(0, max(0, split.n_tokens - length), count).astype(int)
     found = [split.slice(start, min(start + length, split.n_tokens)) for start in starts.tolist()]

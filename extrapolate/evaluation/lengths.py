@@ -39,6 +39,7 @@ from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.evaluation.targets import Targets, index_in_window, window_of
 from extrapolate.evaluation.text import beginning_token, check_text
 from extrapolate.evaluation.window_losses import Measured, inputs_of, joined, measure, prefixes_agree
+from extrapolate.model.causality import may_leak
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.names import AS_TRAINED, PRECISIONS, TARGETS_TABLE
 from extrapolate.progress import QUIET, Advance, Say, unseen
@@ -169,7 +170,7 @@ def models(
 
 def _lengths_between(model: LanguageModel, layouts: Iterable[Layout]) -> list[int]:
     """Window lengths other than N to check for leaks: the longest of each evaluation length, and some of the others."""
-    if not causality.may_leak(model):
+    if not may_leak(model):
         return []
     found: set[int] = set()
     for layout in layouts:

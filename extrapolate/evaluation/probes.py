@@ -20,7 +20,7 @@ from extrapolate.errors import UserError
 from extrapolate.evaluation.any_run import AnyRun
 from extrapolate.evaluation.causality import Passed
 from extrapolate.evaluation.lengths import models
-from extrapolate.evaluation.losses import scores_at
+from extrapolate.evaluation.losses import check_windows, scores_at
 from extrapolate.evaluation.memory import OutOfMemoryError
 from extrapolate.evaluation.plans import AppliedExtensions, extensions_to_evaluate
 from extrapolate.evaluation.protocols.base import lengths_of
@@ -128,8 +128,10 @@ def score(
     progress: Callable[[int], None] = lambda tokens: None,
 ) -> Answers:
     """Scores answers at the same places in all windows, computing logits only for them."""
+    count, length = len(tokens_WN), tokens_WN.shape[1] - 1
+    check_windows(model, tokens_WN.__getitem__, count, length, plan, precision)
     scores = scores_at(
-        model, lambda rows: tokens_WN[rows], len(tokens_WN), tokens_WN.shape[1] - 1, answers_A - 1, plan,
+        model, tokens_WN.__getitem__, count, length, answers_A - 1, plan,
         precision=precision, likeliest=True, candidates_WC=candidates_WC, progress=progress,
     )  # fmt: skip
     assert scores.likeliest_WP is not None

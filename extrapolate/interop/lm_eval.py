@@ -21,7 +21,7 @@ from extrapolate.data import tokenizer as tokenizers
 from extrapolate.errors import UserError
 from extrapolate.evaluation.any_run import AnyRun
 from extrapolate.evaluation.causality import check_plans
-from extrapolate.evaluation.losses import scores_at
+from extrapolate.evaluation.losses import check_windows, scores_at
 from extrapolate.evaluation.plans import AppliedExtensions, extension_to_apply, plan_for_texts
 from extrapolate.evaluation.precision import in_precision, storage_of
 from extrapolate.interop.generation import generated
@@ -132,6 +132,7 @@ class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # without lm-eval 
             tokens_WT = np.array([wholes[numbers[0]] for numbers in numbers_WA])
             last_WA = np.array([[wholes[number][-1] for number in numbers] for numbers in numbers_WA])
             longest = max(len(requests[number][2]) for numbers in numbers_WA for number in numbers)
+            check_windows(self.model, tokens_WT.__getitem__, len(tokens_WT), inputs, self.plan, self.precision)
             scores = scores_at(
                 self.model, tokens_WT.__getitem__, len(tokens_WT), inputs, np.arange(inputs - longest, inputs),
                 self.plan, precision=self.precision, likeliest=True, last_WA=last_WA, progress=self.advance,

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
-from extrapolate.evaluation.causality import may_leak
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.model import causality
 from extrapolate.model.copies import copy_of, not_copied
@@ -58,7 +57,8 @@ def check_causality(
         model.to(training.device).begin_step(0.0)
         plan = PLAIN if extension is None else extension.plan(model.encoding, model.seq_len, config.trained_length)
         owner = user_encoding or config.encoding.name
-        text_BT = None if text_BT is None or not may_leak(model) else (text_BT % model.vocab_size).to(model.device)
+        of_user = causality.may_leak(model)
+        text_BT = None if text_BT is None or not of_user else (text_BT % model.vocab_size).to(model.device)
         causality.check_in_both_modes(model, plan, training.seq_len, owner, training.precision, text_BT)
         few_BT = random_windows(model.vocab_size, training.seq_len)[:FEWEST].to(model.device)
         model.train().begin_step(0.5)
@@ -66,7 +66,7 @@ def check_causality(
         if training.micro_batch_size > window_count(training.seq_len):
             tokens_BT = random_windows(model.vocab_size, training.seq_len, training.micro_batch_size)
             _refuse_leaks(model, plan, tokens_BT, training.precision, owner, " in a whole batch of training")
-        if training.compile and may_leak(model):
+        if training.compile and of_user:
             _check_compiled(model, plan, few_BT, owner)
         causality.states_of(model, plan, few_BT, training.precision)
         check_reloaded(model, make, plan, few_BT, owner)
@@ -105,7 +105,7 @@ def check_trained(
     """
     training = config.training
     tokens_BT = random_windows(model.vocab_size, training.seq_len)[:FEWEST].to(model.device)
-    tried = [tokens_BT] if text_BT is None or not may_leak(model) else [tokens_BT, text_BT]
+    tried = [tokens_BT] if text_BT is None or not causality.may_leak(model) else [tokens_BT, text_BT]
     was = model.training
     try:
         for mode in (True, False):

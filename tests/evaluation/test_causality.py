@@ -4,8 +4,10 @@ from collections.abc import Callable
 from functools import partialmethod
 from pathlib import Path
 from textwrap import dedent, indent
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import Tensor
@@ -18,6 +20,7 @@ from extrapolate.data.probes.base import Vocabulary
 from extrapolate.data.store import Store
 from extrapolate.evaluation import causality
 from extrapolate.evaluation.settings import EvaluationSettings
+from extrapolate.model.causality import may_leak
 from extrapolate.model.places import later
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.runs.run import Run
@@ -31,7 +34,9 @@ from extrapolate.encodings.rope import RoPE
 class Mine({base}):
     display = "Mine"
 """
-SIZES = {"width": 32, "layers": 2, "heads": 2, "kv_heads": 2, "head_dim": 16, "ff_width": 48}
+SIZES = {
+    "width": 32, "layers": 2, "heads": 2, "kv_heads": 2, "head_dim": 16, "ff_width": 48, "tied_embeddings": True,
+}  # fmt: skip
 BUDGET = {"seq_len": 16, "tokens": 512, "batch_tokens": 256, "precision": "fp32"}
 
 
@@ -241,10 +246,10 @@ def test_an_extension_that_opens_the_future_is_not_trained_with(tmp_path: Path, 
 
 def test_a_class_of_another_module_is_checked_as_a_users(random_run: Callable[..., Run], word_store: Store) -> None:
     model = random_run(word_store).build_model()
-    assert not causality.may_leak(model)
+    assert not may_leak(model)
     encoding = model.encodings[0]
     encoding.__class__ = type("Imported", (type(encoding),), {"__module__": "mylib"})
-    assert causality.may_leak(model)
+    assert may_leak(model)
 
 
 MARKS_REPETITIONS = """
@@ -289,3 +294,58 @@ def test_windows_of_probes_are_looked_at_too(word_store: Store, trained: Callabl
     tokens_BT = causality._windows(model, word_store, settings, 64)
     asked, _ = probe.sequences(64, 0.5, 128, word_store.split(settings.split), Vocabulary.of(word_store))
     assert tokens_BT[128:].tolist() == asked[:, :64].tolist()
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    ("base", "body", "asked", "length"),
+    [
+        # All windows begin with the same token.
+        (
+            "Encoding",
+            """
+            def embed(self, x, p):
+                alike = len(x) > 1 and (x[:, :1] == x[:1, :1]).all()
+                return x + alike * x.roll(-1, 1)
+            """,
+            {"bos": True},
+            32,
+        ),
+        # A plan for N on N - 1 tokens.
+        (
+            "RoPE",
+            """
+            scale, rescales = 1.0, frozenset({"embed"})
+            def extended(self, plan): return super().extended(plan).copy_with(scale=plan.position_scale)
+            def embed(self, x, p):
+                full, own = round(self.dims.seq_len / self.scale), x.shape[1]
+                return x if self.scale == 1 or own >= full else torch.eye(full)[full - own :, :own] @ x
+            """,
+            {"protocols": "yarn:stride=4", "extend": "pi"},
+            31,
+        ),
+        # A plan that is fitted.
+        (
+            "RoPE",
+            """
+            several, rescales = False, frozenset({"embed"})
+            def extended(self, plan):
+                several = len(set(plan.frequency_scale or ())) > 1
+                return super().extended(plan).copy_with(several=several)
+            def embed(self, x, p): return x + self.several * x.roll(-1, 1)
+            """,
+            {"extend": "critical-band"},
+            32,
+        ),
+    ],
+    ids=["bos", "plan of another length", "fitted"],
+)  # fmt: skip
+def test_windows_are_asked_as_they_are_scored(
+    word_store: Store, trained: Callable[..., Run], base: str, body: str, asked: dict[str, Any], length: int
+) -> None:
+    run = trained(body, base=base)
+    defaults = {"factors": (1, 2), "max_targets": 512, "protocols": "windows"}
+    with pytest.raises(xt.UserError, match=rf"Mine: embed .*, at {length} tokens of what is scored"):
+        xt.evaluate(run, data=word_store, **defaults | asked)
+    if (table := run.path / "evals.parquet").exists():  # of the plain model
+        assert set(pd.read_parquet(table)["extension"]) == {"as-trained"}
