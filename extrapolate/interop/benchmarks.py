@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 OWN_TASKS = Path(__file__).parent / "tasks"  # the probes, also for lm-eval's own command
 MISSING = "benchmarks need the package lm-eval: pip install 'extrapolate[lm-eval]'"
 BOOTSTRAP = 1000  # resamples for the standard error of a metric that is not a mean, such as perplexity
+# A task's settings that decide what an answer scores.
+SCORING = ("output_type", "metric_list", "filter_list", "process_results", "generation_kwargs")
 COPIES = (
     "without the Hub, put a copy of the data set into COPIES/NAME, with its name on the Hub as NAME, and give "
     "`data_dir='COPIES'` (docs/benchmarks.md)"
@@ -151,7 +153,10 @@ def rows(model: "RunLM", extension: str, found: Mapping[str, Any]) -> Iterator[d
     children = found.get("group_subtasks", {})
     scored = {name for name, metrics in found["results"].items() if any("," in metric for metric in metrics)}
     group_of = {child: group for group, inside in children.items() if group in scored for child in inside}
-    hashes = {task: _hash_of(samples, found["versions"].get(task)) for task, samples in found["samples"].items()}
+    hashes = {
+        task: _hash_of(samples, found["versions"].get(task), found["configs"].get(task, {}))
+        for task, samples in found["samples"].items()
+    }
     for task, metrics in found["results"].items():
         leaves = _leaves(task, children)
         version = found["versions"].get(task)
@@ -182,14 +187,16 @@ def _leaves(task: str, children: Mapping[str, Sequence[str]]) -> list[str]:
     return list(dict.fromkeys(leaf for child in children[task] for leaf in _leaves(child, children)))
 
 
-def _hash_of(samples: Sequence[Mapping[str, Any]], version: object) -> str:
-    """A hash of a task's version and its questions, with their prompts, choices and right answers.
+def _hash_of(samples: Sequence[Mapping[str, Any]], version: object, config: Mapping[str, Any]) -> str:
+    """A hash of a task's version and scoring, and its questions, with their prompts, choices and right answers.
 
-    lm-eval's own hash of a prompt covers only the text before the choices, and that of a target may be of an index.
+    lm-eval's own hash of a prompt covers only the text before the choices, and that of a target may be of an index. In
+    its `config`, functions are their source.
     """
     names = ("doc_id", "doc_hash", "arguments", "target_hash")
     asked = {json.dumps([sample[name] for name in names], default=str) for sample in samples}
-    return _hash([str(version), *sorted(asked)])
+    scoring = json.dumps([config.get(name) for name in SCORING], default=lambda value: type(value).__qualname__)
+    return _hash([str(version), scoring, *sorted(asked)])
 
 
 def _hash(texts: Sequence[str]) -> str:

@@ -118,7 +118,7 @@ class Material:
         if not self.rows:
             return found
         texts = _texts(self.rows)
-        return [row for row in found if row["run"] in texts and row.get("corpus_hash") in (None, texts[row["run"]])]
+        return [row for row in found if row["run"] in texts and _is_of(row, texts[row["run"]])]
 
     def shown(self) -> set[str]:
         """The runs whose losses or probes are shown."""
@@ -190,10 +190,15 @@ def collect(
     )
 
 
-def _texts(rows: Mapping[str, pd.DataFrame]) -> dict[str, str]:
-    """The runs whose losses are shown, each with the corpus that was scored."""
-    every = pd.concat([mine[["run", "corpus_hash"]] for mine in rows.values()])
-    return dict(every.drop_duplicates().itertuples(index=False, name=None))
+def _texts(rows: Mapping[str, pd.DataFrame]) -> dict[str, tuple[str, str]]:
+    """The runs whose losses are shown, each with the corpus and the split that was scored."""
+    every = pd.concat([mine[["run", "corpus_hash", "split"]] for mine in rows.values()]).drop_duplicates()
+    return {run: (corpus, split) for run, corpus, split in every.itertuples(index=False, name=None)}
+
+
+def _is_of(row: Mapping[str, Any], text: tuple[str, str]) -> bool:
+    """Whether a row was found on this corpus and split, or on none."""
+    return row.get("corpus_hash") is None or (row["corpus_hash"], row["split"]) == text
 
 
 def _not_shown(evaluated: Evaluated, rows: Mapping[str, pd.DataFrame]) -> list[str]:
@@ -203,10 +208,9 @@ def _not_shown(evaluated: Evaluated, rows: Mapping[str, pd.DataFrame]) -> list[s
         found = evaluated.rows(file)
         if runs := {row["run"] for row in found} - texts.keys():
             warnings.append(f"{what}: left out runs whose losses are not shown: {listed(sorted(runs))}")
-        of_shown = [row for row in found if row["run"] in texts and row.get("corpus_hash") is not None]
-        if other := {row["run"] for row in of_shown if row["corpus_hash"] != texts[row["run"]]}:
+        if other := {row["run"] for row in found if row["run"] in texts and not _is_of(row, texts[row["run"]])}:
             warnings.append(
-                f"{what}: left out what was found on another text than the losses': {listed(sorted(other))}"
+                f"{what}: left out what was found on another text or split than the losses': {listed(sorted(other))}"
             )
     return warnings
 

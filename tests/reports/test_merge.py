@@ -111,12 +111,13 @@ def test_scores_and_inspections_that_are_not_shown_are_said(write_run, tmp_path)
     found = xt.report(tmp_path / "runs", tmp_path / "report")
     assert set(pd.read_parquet(tmp_path / "report/eval_tasks.parquet")["run"]) == {"alibi-s0/rope", "rope-s0/rope"}
     file = tmp_path / "runs/rope-s0/inspections.parquet"
-    elsewhere = [row | {"corpus_hash": "another"} for row in results.read(file, results.INSPECTIONS)]
-    results.write(file, elsewhere, results.INSPECTIONS)
-    xt.report(tmp_path / "runs", tmp_path / "of-another")
-    page = (tmp_path / "of-another/report.md").read_text()
-    assert "inspection: left out what was found on another text than the losses': rope-s0/rope" in page.lower()
-    assert set(pd.read_parquet(tmp_path / "of-another/inspections.parquet")["run"]) == {"alibi-s0/rope"}
+    inspected = results.read(file, results.INSPECTIONS)
+    for other in ({"corpus_hash": "another"}, {"split": "validation"}):
+        results.write(file, [row | other for row in inspected], results.INSPECTIONS)
+        xt.report(tmp_path / "runs", tmp_path / "other")
+        page = (tmp_path / "other/report.md").read_text().lower()
+        assert "inspection: left out what was found on another text or split than the losses': rope-s0/rope" in page
+        assert set(pd.read_parquet(tmp_path / "other/inspections.parquet")["run"]) == {"alibi-s0/rope"}
     page = (tmp_path / "report/report.md").read_text()
     for what in ("benchmarks", "inspection"):
         assert f"{what}: left out runs whose losses are not shown: rope-s1/rope" in page.lower()

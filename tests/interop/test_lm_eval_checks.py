@@ -1,4 +1,4 @@
-"""Benchmarks check a user's encoding as thoroughly as evaluations by length do."""
+"""Benchmarks check a user's encoding as thoroughly as evaluations by length do, and know what was asked and how."""
 
 from pathlib import Path
 
@@ -45,3 +45,18 @@ def test_what_sees_later_tokens_beyond_the_training_length_is_not_scored(
     )  # fmt: skip
     with pytest.raises(xt.UserError, match=wrong):
         RunLM(run, length=512)
+
+
+def test_a_task_that_scores_otherwise_is_another_one() -> None:
+    """Its name, version and questions may be the same."""
+    benchmarks = pytest.importorskip("extrapolate.interop.benchmarks")
+    samples = [{"doc_id": 0, "doc_hash": "a", "arguments": [], "target_hash": "b"}]
+    filters = [{"name": "strict", "filter": [{"function": "regex", "fallback": "none"}]}]
+    configs = [
+        {"filter_list": filters},
+        {"filter_list": [{"name": "strict", "filter": [{"function": "regex", "fallback": "import"}]}]},
+        {"filter_list": filters, "process_results": "def process_results(doc, found): return {'acc': 1.0}"},
+    ]
+    found = [benchmarks._hash_of(samples, 1.0, config | {"description": str(i)}) for i, config in enumerate(configs)]
+    assert len(set(found)) == len(configs)
+    assert benchmarks._hash_of(samples, 1.0, {"filter_list": filters}) == found[0]
