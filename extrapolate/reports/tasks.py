@@ -28,7 +28,8 @@ def comparable(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         rows = rows.assign(model=rows["model"] + ", " + rows["precision"])
     same = newest_of_most(rows, ["task", "shots"])
     said = [
-        f"Left out of {task}, because they were asked other questions, or scored otherwise: {', '.join(sorted(set(mine['run'])))}. Ask "
+        f"Left out of {task}, because they were asked other questions, or scored otherwise: "
+        f"{', '.join(sorted(set(mine['run'])))}. Ask "
         "every run with the same limit, and the same edition of the task."
         for task, mine in rows[~same].groupby("task")
     ]
