@@ -2,15 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from extrapolate.data.probes.base import Vocabulary
-from extrapolate.data.store import Store
+from extrapolate.data.store import Split, Store
 from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
 from extrapolate.evaluation.any_run import AnyRun
@@ -22,7 +20,7 @@ from extrapolate.machine.devices import to_device
 from extrapolate.model import causality
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.model.model import Model
-from extrapolate.model.places import FEWEST, TEXT_TOKENS, places_within, window_count
+from extrapolate.model.places import places_within, window_count
 from extrapolate.names import AS_TRAINED
 from extrapolate.progress import Advance, unseen
 
@@ -45,9 +43,9 @@ def check_run(
 ) -> None:
     """Raises UserError if a token depends on later ones, or on other windows, at one of these lengths or at L.
 
-    Reads windows of the text and of probes. model: as `precision` runs it. An extension's constant that is yet to be
-    fitted gets a placeholder. Lengths beyond L that do not fit into memory are skipped, as in the evaluation. passed:
-    what these weights have passed in this precision; it is not checked again, and grows.
+    model: as `precision` runs it. An extension's constant that is yet to be fitted gets a placeholder; what is scored
+    is checked with the fitted one by `losses.check_windows`. Lengths beyond L that do not fit into memory are skipped,
+    as in the evaluation. passed: what these weights have passed in this precision; it is not checked again, and grows.
     """
     asked: dict[tuple[Plan, int], str] = {}
     for text, applied in extensions_to_evaluate(run, model, settings.extend).items():
@@ -61,7 +59,8 @@ def check_run(
             if (plan, length) not in passed and model.defined_at(length, plan):
                 asked.setdefault((plan, length), text)
 
-    check_plans(run, model, asked, partial(_windows, model, store, settings), precision, progress)
+    windows = partial(_windows, store.split(settings.split), model.vocab_size)
+    check_plans(run, model, asked, windows, precision, progress)
     passed.update(asked)
 
 
@@ -90,22 +89,12 @@ def check_plans(
         check_plan(run, model, plan, windows(length), text, precision, places)
 
 
-def _windows(model: LanguageModel, store: Store, settings: EvaluationSettings, length: int) -> Tensor:
-    """Windows from all over the text; for a user's code many, and some of every probe, [B, T].
-
-    What such code sees may depend on what is in them.
-    """
-    split, thorough = store.split(settings.split), causality.may_leak(model)
-    count = max(FEWEST, TEXT_TOKENS // length) if thorough else window_count(length)
-    starts = np.linspace(0, max(0, split.n_tokens - length), count).astype(int)
+def _windows(split: Split, vocab_size: int, length: int) -> Tensor:
+    """Windows from all over the text, [B, T]."""
+    starts = np.linspace(0, max(0, split.n_tokens - length), window_count(length)).astype(int)
     found = [split.slice(start, min(start + length, split.n_tokens)) for start in starts.tolist()]
-    probes = settings.parsed_probes() if thorough else []
-    for probe in probes:
-        with suppress(UserError):  # it does not fit into this length
-            asked = max(1, TEXT_TOKENS // (length * len(probes)))
-            found += list(probe.sequences(length, 0.5, asked, split, Vocabulary.of(store))[0][:, :length])
     tokens_BT = np.stack([np.resize(tokens.astype(np.int64), length) for tokens in found])
-    return torch.from_numpy(np.minimum(tokens_BT, model.vocab_size - 1))  # the store alone may have an end of text
+    return torch.from_numpy(np.minimum(tokens_BT, vocab_size - 1))  # the store alone may have an end of text
 
 
 @torch.inference_mode()

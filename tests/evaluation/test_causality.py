@@ -16,7 +16,6 @@ import extrapolate as xt
 from extrapolate.api import evaluating
 from extrapolate.data.build import StoreSettings, build_store
 from extrapolate.data.documents import Document
-from extrapolate.data.probes.base import Vocabulary
 from extrapolate.data.store import Store
 from extrapolate.evaluation import causality
 from extrapolate.evaluation.settings import EvaluationSettings
@@ -287,13 +286,17 @@ def test_what_depends_on_the_content_is_looked_for_in_the_text(trained: Callable
         xt.evaluate(run, data=tested, factors=(1, 2), max_targets=64)
 
 
-@pytest.mark.usefixtures("unchecked")
-def test_windows_of_probes_are_looked_at_too(word_store: Store, trained: Callable[..., Run]) -> None:
-    model, settings = trained("pass").model, EvaluationSettings.of({"probes": "copy"})
-    probe = settings.parsed_probes()[0]
-    tokens_BT = causality._windows(model, word_store, settings, 64)
-    asked, _ = probe.sequences(64, 0.5, 128, word_store.split(settings.split), Vocabulary.of(word_store))
-    assert tokens_BT[128:].tolist() == asked[:, :64].tolist()
+@pytest.mark.usefixtures("causality_unasked")
+def test_windows_are_asked_wherever_they_are_scored(word_store: Store, trained: Callable[..., Run]) -> None:
+    """Even if the check before an evaluation finds nothing."""
+    run = trained("def embed(self, x, p): return x + x.roll(-1, dims=1)")
+    for evaluate in (
+        lambda: xt.evaluate(run, data=word_store, factors=(1, 2), max_targets=64),
+        lambda: xt.evaluate_probes(run, "copy", data=word_store, factors=(1, 2), trials=1),
+        lambda: xt.inspect(run, data=word_store, factors=(1, 2), windows=2),
+    ):
+        with pytest.raises(xt.UserError, match=r"Mine: embed lets token .* of what is scored"):
+            evaluate()
 
 
 @pytest.mark.usefixtures("unchecked")
