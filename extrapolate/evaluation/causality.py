@@ -12,7 +12,7 @@ from extrapolate.data.store import Split, Store
 from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
 from extrapolate.evaluation.any_run import AnyRun
-from extrapolate.evaluation.memory import OutOfMemoryError, Room
+from extrapolate.evaluation.memory import OutOfMemoryError, Room, of_memory
 from extrapolate.evaluation.plans import extensions_to_evaluate
 from extrapolate.evaluation.precision import storage_of
 from extrapolate.evaluation.settings import EvaluationSettings
@@ -75,9 +75,7 @@ def check_plans(
     """As `check_run`, for these plans and lengths, with the extension of each. windows: of a length, [B, T]."""
     if precision == "fp32" and causality.may_leak(model):
         calls = [(plan, to_device(windows(length)[:1], model.device)) for plan, length in asked]
-        with torch.inference_mode():
-            changed_BT = causality.remembers(model, calls)
-        if changed_BT is not None:
+        if (changed_BT := _changed(model, calls)) is not None:
             which, wrong = "the encoding" if isinstance(model, Model) else model.label(), causality.REMEMBERS
             raise UserError(f"{run.path}: {which} {wrong.what}, at {changed_BT.shape[1]} tokens: {wrong.advice}")
     for (plan, length), text in asked.items():
@@ -87,6 +85,18 @@ def check_plans(
         size = model.parameter_count()
         places = places_within(UNKNOWN if size is None else size, length) if more else 0
         check_plan(run, model, plan, windows(length), text, precision, places)
+
+
+@torch.inference_mode()
+def _changed(model: LanguageModel, calls: Sequence[tuple[Plan, Tensor]]) -> Tensor | None:
+    """As `causality.remembers`, without the lengths that do not fit into memory."""
+    try:
+        return causality.remembers(model, calls)
+    except (MemoryError, RuntimeError) as error:
+        if not of_memory(error) or not calls:
+            raise
+    longest = max(tokens_BT.shape[1] for _, tokens_BT in calls)
+    return _changed(model, [(plan, tokens_BT) for plan, tokens_BT in calls if tokens_BT.shape[1] < longest])
 
 
 def _windows(split: Split, vocab_size: int, length: int) -> Tensor:

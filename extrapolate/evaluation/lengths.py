@@ -19,7 +19,7 @@ from extrapolate.evaluation.any_run import AnyRun
 from extrapolate.evaluation.causality import Passed
 from extrapolate.evaluation.fitting import FIT_TARGETS
 from extrapolate.evaluation.key_tokens import copies_beyond, gained_beyond
-from extrapolate.evaluation.losses import validation_windows
+from extrapolate.evaluation.losses import check_windows, validation_windows
 from extrapolate.evaluation.memory import OutOfMemoryError
 from extrapolate.evaluation.optimum import optimal_losses, process_of
 from extrapolate.evaluation.plans import AppliedExtensions, extensions_to_evaluate
@@ -333,6 +333,12 @@ class _ProtocolEvaluation:
         share = prefixes_agree(self.loaded, plan, [self.model.seq_len, *compared])
         if not share:
             self._looks_at_length |= {(plan, key) for key in new}
+        for groups in wanted.values():
+            longest = max(group.length for group in groups)
+            for group in groups:
+                if group.length == longest or not share:  # shared ones are computed as a part of the longest
+                    tokens_of, count = partial(group.tokens, self.split), len(group.start_W)
+                    check_windows(self.model, tokens_of, count, group.length, plan, self.precision)
         # `expected_inputs` expects windows to be shared.
         part = 1.0 if share else inputs_of(wanted, share=True) / inputs_of(wanted, share=False)
         return measure(

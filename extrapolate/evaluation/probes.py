@@ -128,10 +128,8 @@ def score(
     progress: Callable[[int], None] = lambda tokens: None,
 ) -> Answers:
     """Scores answers at the same places in all windows, computing logits only for them."""
-    count, length = len(tokens_WN), tokens_WN.shape[1] - 1
-    check_windows(model, tokens_WN.__getitem__, count, length, plan, precision)
     scores = scores_at(
-        model, tokens_WN.__getitem__, count, length, answers_A - 1, plan,
+        model, tokens_WN.__getitem__, len(tokens_WN), tokens_WN.shape[1] - 1, answers_A - 1, plan,
         precision=precision, likeliest=True, candidates_WC=candidates_WC, progress=progress,
     )  # fmt: skip
     assert scores.likeliest_WP is not None
@@ -275,11 +273,16 @@ class _ProbeEvaluation:
         if (length, depth) not in self._sequences:
             trials = self.settings.trials
             made = Sequences.make(self.probe, length, depth, trials, self.store, self.split)
+            self._check(made.tokens_WN[:, -1 - self.model.seq_len :], self.control_plan)
             control = control_score(
                 self.model, made, self.model.seq_len, self.control_plan, precision=self.precision, progress=advance
             )
             self._sequences[length, depth] = made, control
         return self._sequences[length, depth]
+
+    def _check(self, tokens_WN: np.ndarray, plan: Plan) -> None:
+        count, length = len(tokens_WN), tokens_WN.shape[1] - 1
+        check_windows(self.model, tokens_WN.__getitem__, count, length, plan, self.precision)
 
     def scores(
         self, length: int, depth: float, plan: Plan, advance: Callable[[int], None], what: str
@@ -289,6 +292,7 @@ class _ProbeEvaluation:
             return None
         if (length, depth, plan) not in self._known:
             made, _ = self.sequences(length, depth, advance)
+            self._check(made.tokens_WN, plan)
             where = self.model.device.type
             forget_peak(where)
             began = time.perf_counter()

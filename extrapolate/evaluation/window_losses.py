@@ -7,7 +7,6 @@ gives the losses of both. That needs a causal model that ignores the length, whi
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ import torch
 
 from extrapolate.data.store import Split
 from extrapolate.encodings.plan import Plan
-from extrapolate.evaluation.losses import check_windows, target_losses
+from extrapolate.evaluation.losses import target_losses
 from extrapolate.evaluation.memory import Room
 from extrapolate.evaluation.protocols.base import Key, Windows, targets_of
 from extrapolate.evaluation.targets import in_order
@@ -109,7 +108,6 @@ def measure(
         windows = Windows(
             np.array([job.document for job in batch]), np.array([job.start for job in batch]), length, length, bos
         )
-        check_windows(model, partial(windows.tokens, split), len(batch), length, plan, precision)
         forget_peak(device)
         began = time.perf_counter()
         found_BP = target_losses(model, split, windows, plan, places_P=places_P, precision=precision, progress=progress)

@@ -312,7 +312,7 @@ def test_windows_are_asked_wherever_they_are_scored(word_store: Store, trained: 
                 return x + alike * x.roll(-1, 1)
             """,
             {"bos": True},
-            32,
+            16,
         ),
         # A plan for N on N - 1 tokens.
         (
