@@ -4,7 +4,8 @@ The page also has the text in tools/frontier.md.
 
 python tools/frontier.py [KIND RUNS ...] first adds the rows of evaluated runs, or of folders of them. KIND is `models`
 for runs of examples/studies/frontier.toml, `extensions` for some of them evaluated with extensions, `novels` for all of
-them evaluated on other books, and `adamw`, `twice-as-long` or `twice-as-wide` for runs at this scale of the study.
+them evaluated on other books, and `adamw`, `twice-as-long`, `twice-as-wide` or `rates` for runs at this scale of the
+study.
 """
 
 import re
@@ -26,6 +27,7 @@ from frontier_tables import (
     Rows,
     beside_first,
     extended,
+    learning_rates,
     needles,
     other_books,
     rows,
@@ -37,6 +39,7 @@ from studies import RESULTS, below, chapters
 import extrapolate as xt
 from extrapolate import files
 from extrapolate.reports.page import Table
+from extrapolate.reports.sections.learning_rates import FILE
 
 KEPT, PICTURE, README_PICTURE = KINDS["models"], "studies/frontier.png", "studies/frontier-ten.png"
 NOTES = Path(__file__).parent / "frontier.md"
@@ -190,6 +193,7 @@ def linked(kept: Rows) -> str:
 
 def beside(losses: pd.DataFrame) -> list[str]:
     """The parts of the page about differences, and about the same models with extensions and on other books."""
+    rates = KINDS["rates"]
     return [
         "## Differences",
         BESIDE.format(first=FIRST, longest=LONGEST),
@@ -197,6 +201,7 @@ def beside(losses: pd.DataFrame) -> list[str]:
         *extended(KINDS["extensions"]),
         *other_books(losses, rows(KINDS["novels"]).losses),
         *trained_otherwise(rows(KEPT), {scale: rows(KINDS[scale]) for scale in TRAININGS if KINDS[scale].exists()}),
+        *learning_rates(rows(KEPT), rows(rates), pd.read_parquet(rates / FILE)),
     ]
 
 

@@ -69,8 +69,10 @@ python tools/frontier.py {scale} sweeps/{scale}/runs
 ```
 """
 CHOSEN_RATES = """\
-{first} and {others} others, each trained with three learning rates and one seed. **Validation** is the loss at the end
-of the training; the rate with the lowest is in bold. The last columns are of that rate, and of the study's {default:g}.
+{first} and {others} others, each trained with three learning rates and the first seed. **Validation** is the loss at
+the end of the training, and **Best** the rate with the lowest. The last columns are of that rate; the first are those
+of the table at the top, with the study's {default:g}, for this seed. Where both rates are the same, they differ because
+the processors do.
 
 ```sh
 extrapolate sweep examples/studies/frontier.toml --scale rates {encodings} --out sweeps/rates
@@ -214,15 +216,12 @@ def trained_otherwise(kept: Rows, others: Mapping[str, Rows]) -> list[str]:
 
 def learning_rates(kept: Rows, chosen: Rows, tried: pd.DataFrame) -> list[str]:
     """Models with the best of several learning rates beside the same with the study's, in Markdown."""
-    seeds = chosen.losses["seed"].unique()
-    own, theirs = (
-        by_encoding(Rows(*(part[part["seed"].isin(seeds)] for part in one))).drop(columns="Needle 1x")
-        for one in (kept, chosen)
-    )
-    best = tried["Validation loss"] == tried.groupby("Model")["Validation loss"].transform("min")
-    shown = tried.assign(loss=tried["Validation loss"].map(_number).where(~best, lambda text: "**" + text + "**"))
-    losses = shown.pivot(index="Model", columns="Learning rate", values="loss")
-    losses.columns = [f"Validation, {rate:g}" for rate in losses]
+    runs = kept.losses.loc[kept.losses["seed"].isin(chosen.losses["seed"]), "run"]
+    same = Rows(*(part[part["run"].isin(runs)] for part in kept))
+    own, theirs = (by_encoding(one).drop(columns="Needle 1x") for one in (same, chosen))
+    losses = tried.pivot(index="Model", columns="Learning rate", values="Validation loss")
+    best = losses.idxmin(axis=1).map("{:g}".format)
+    losses = losses.map(_number).rename(columns="Validation, {:g}".format).assign(Best=best)
     both = own.loc[theirs.index].join(losses).join(theirs.drop(columns="Model").add_suffix(", best rate"))
     far = both[f"{LONGEST}x"].astype(float)
     text = CHOSEN_RATES.format(
