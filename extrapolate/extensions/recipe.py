@@ -1,5 +1,6 @@
 """Extensions applied together at inference, and their text: `pi`, `yarn:factor=8 + log-n`."""
 
+import copy
 import hashlib
 import inspect
 from collections.abc import Callable, Sequence
@@ -7,6 +8,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+from torch import Tensor
 
 from extrapolate import specs
 from extrapolate.encodings.base import Encoding
@@ -54,11 +58,13 @@ class Recipe:
         return " + ".join(part.label() for part in self.parts)
 
     def plan(self, encoding: Encoding, seq_len: int, length: int) -> Plan:
-        """The joined plans of the parts. Raises UserError if a part cannot reach this length."""
+        """The joined plans of the parts. Raises UserError if one cannot reach this length, or changes the encoding."""
         plan = PLAIN
         for part in self.parts:
+            of_user = not type(part).__module__.startswith("extrapolate.extensions.")
+            given = copy.deepcopy(encoding) if of_user else encoding
             try:
-                made = guarded(type(part), f"plan at {length} tokens", partial(part.applied, encoding, seq_len, length))
+                made = guarded(type(part), f"plan at {length} tokens", partial(part.applied, given, seq_len, length))
             except UserError:
                 raise
             except (ArithmeticError, ValueError):  # too large, divided by 0, or the logarithm of 0
@@ -67,6 +73,14 @@ class Recipe:
                 raise UserError(
                     f"{part.display}: plan returned {made!r}; expected Plan(...), of extrapolate.encodings.plan"
                 )
+            if changed := _changed(given, encoding):
+                raise UserError(
+                    f"{part.display}: plan at {length} tokens changes the encoding's {changed}, and with it all other "
+                    "rows: return what is to change in the Plan"
+                )
+            if made.pairs is not None and "__dataclass_params__" not in vars(type(made.pairs)):
+                name = type(made.pairs).__name__
+                raise UserError(f"{part.display}: {name} needs @dataclass(frozen=True), so that equal plans are alike")
             plan = plan.joined(made)
             for one in (plan, *(only for _, only in plan.only)):
                 numbers = (one.position_scale, one.value_scale, one.logit_scale, *one.frequency_scale)
@@ -213,6 +227,24 @@ def find(name: str) -> tuple[type[Extension], UserFile | None]:
         if not isinstance(getattr(cls, attribute, None), str):
             raise UserError(f"{path}: {class_name} has no {attribute}, {meaning}")
     return cls, UserFile(path, path.read_bytes())
+
+
+def _changed(given: Encoding, encoding: Encoding) -> str | None:
+    """An attribute, parameter or buffer that differs between an encoding and its copy, by name; None if none does."""
+    if given is encoding:
+        return None
+    mine, theirs = (
+        {**vars(one), **dict(one.named_parameters()), **dict(one.named_buffers())} for one in (given, encoding)
+    )
+    for name, value in mine.items():
+        other = theirs.get(name)
+        if isinstance(value, Tensor) and isinstance(other, Tensor):
+            same = torch.equal(value, other)
+        else:
+            same = name in theirs and (not isinstance(value, int | float | str | None) or value == other)
+        if not same:
+            return name
+    return None
 
 
 def guarded(cls: type[Extension], what: str, call: Callable[[], T]) -> T:

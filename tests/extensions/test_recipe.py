@@ -335,3 +335,43 @@ def test_a_number_that_float32_does_not_have_is_refused(text: str) -> None:
 def test_large_numbers_that_mean_something_are_not_refused() -> None:
     for text in ("pi:factor=1e20", "ntk:factor=1e30", "self-extend:group=999999999999999", "rerope:k=1e38"):
         recipe.parse(text).plan(RoPE(Dims(64, 4, 16, L)), L, 64)
+
+
+OWN = """
+import torch
+from dataclasses import dataclass
+from extrapolate.encodings.base import MASK
+from extrapolate.encodings.plan import Branch, Pairs, Plan
+from extrapolate.extensions.base import Extension
+
+class All(Pairs):
+    def __init__(self, speed): object.__setattr__(self, "speed", speed)
+    def branches(self): return [Branch(lambda i: i * self.speed, lambda j: j * self.speed, lambda i, j: j <= i)]
+
+class Own(Extension):
+    display, source, slot, needs = "Own", "this file", "pairs", MASK
+    def plan(self, encoding, seq_len, length):
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "wrong"),
+    [
+        ("encoding.window = 4; return Plan()", "Own: plan at 32 tokens changes the encoding's window, and with it all"),
+        ("encoding.fresh = 4; return Plan()", "Own: plan at 32 tokens changes the encoding's fresh"),
+        (
+            "[p.data.mul_(0.5) for p in encoding.parameters()]; return Plan()",
+            r"Own: plan at 32 tokens changes the encoding's [a-z0-9_.]+, and",
+        ),
+        ("return Plan(pairs=All(length))", r"Own: All needs @dataclass\(frozen=True\), so that equal plans are alike"),
+    ],
+)
+def test_a_plan_that_would_change_other_rows_is_refused(tmp_path: Path, body: str, wrong: str) -> None:
+    """By writing to the encoding, or by being equal to other plans."""
+    (tmp_path / "own.py").write_text(OWN + f"        {body}\n")
+    encoding = encodings["fire"](Dims(32, 2, 16, seq_len=L))
+    before = {name: x.clone() for name, x in encoding.state_dict().items()}
+    with pytest.raises(UserError, match=wrong):
+        recipe.parse(f"{tmp_path / 'own.py'}:Own").plan(encoding, L, 2 * L)
+    assert encoding.window is None
+    assert all(torch.equal(x, encoding.state_dict()[name]) for name, x in before.items())
