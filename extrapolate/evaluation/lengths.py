@@ -338,7 +338,7 @@ class _ProtocolEvaluation:
             for group in groups:
                 if group.length == longest or not share:  # shared ones are computed as a part of the longest
                     tokens_of, count = partial(group.tokens, self.split), len(group.start_W)
-                    check_windows(self.model, tokens_of, count, group.length, plan, self.precision)
+                    check_windows(self.loaded, tokens_of, count, group.length, plan)
         # `expected_inputs` expects windows to be shared.
         part = 1.0 if share else inputs_of(wanted, share=True) / inputs_of(wanted, share=False)
         return measure(

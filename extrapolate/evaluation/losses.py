@@ -82,9 +82,10 @@ def check_windows(
     count: int,
     length: int,
     plan: Plan | Setting = PLAIN,
-    precision: str = "fp32",
 ) -> None:
     """Raises UserError if a user's code sees later tokens in some of the windows to be scored, under their plan.
+
+    model: in float32, because in fewer bits rounding cannot be told from small leaks in so many windows.
 
     Exchanges the tokens from one place on in each of some of `count` windows of `length` inputs, from all over them:
     about TEXT_TOKENS. tokens_of: as in `scores_at`. What does not fit into memory is not checked, nor can it be scored.
@@ -96,10 +97,10 @@ def check_windows(
     tokens_BT = to_device(torch.from_numpy(tokens), model.device)
 
     def setting() -> Any:
-        return model.setting(plan, storage_of(precision)) if isinstance(plan, Plan) else plan
+        return model.setting(plan) if isinstance(plan, Plan) else plan
 
     def find(windows: int, setting: Any) -> causality.Leak | None:
-        return causality.leak_in(model, setting, tokens_BT[:windows], precision)
+        return causality.leak_in(model, setting, tokens_BT[:windows])
 
     with suppress(OutOfMemoryError):
         if leak := Room(length, len(rows), setting()).enough_for(find):

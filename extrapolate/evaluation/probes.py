@@ -199,7 +199,9 @@ def evaluate(
         control_plan = chosen[AS_TRAINED].plan(run, model, model.seq_len)
         shared = common(run, loaded, checkpoint, precision, settings.split, store.corpus_hash)
         for probe in settings.parsed_probes():
-            evaluation = _ProbeEvaluation(run, model, probe, store, settings, precision, control_plan, progress, say)
+            evaluation = _ProbeEvaluation(
+                run, loaded, model, probe, store, settings, precision, control_plan, progress, say
+            )
             for text, applied in chosen.items():
                 yield evaluation.rows(
                     shared | {"probe": probe.text} | of_extension(run, loaded, text, applied), applied
@@ -230,6 +232,7 @@ class _ProbeEvaluation:
     """Scores one probe, and computes each score once: settings with equal plans share them."""
 
     run: AnyRun
+    loaded: LanguageModel  # in float32
     model: LanguageModel
     probe: Probe
     store: Store
@@ -282,7 +285,7 @@ class _ProbeEvaluation:
 
     def _check(self, tokens_WN: np.ndarray, plan: Plan) -> None:
         count, length = len(tokens_WN), tokens_WN.shape[1] - 1
-        check_windows(self.model, tokens_WN.__getitem__, count, length, plan, self.precision)
+        check_windows(self.loaded, tokens_WN.__getitem__, count, length, plan)
 
     def scores(
         self, length: int, depth: float, plan: Plan, advance: Callable[[int], None], what: str

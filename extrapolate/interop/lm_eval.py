@@ -132,7 +132,7 @@ class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # without lm-eval 
             tokens_WT = np.array([wholes[numbers[0]] for numbers in numbers_WA])
             last_WA = np.array([[wholes[number][-1] for number in numbers] for numbers in numbers_WA])
             longest = max(len(requests[number][2]) for numbers in numbers_WA for number in numbers)
-            check_windows(self.model, tokens_WT.__getitem__, len(tokens_WT), inputs, self.plan, self.precision)
+            check_windows(self.loaded, tokens_WT.__getitem__, len(tokens_WT), inputs, self.plan)
             scores = scores_at(
                 self.model, tokens_WT.__getitem__, len(tokens_WT), inputs, np.arange(inputs - longest, inputs),
                 self.plan, precision=self.precision, likeliest=True, last_WA=last_WA, progress=self.advance,

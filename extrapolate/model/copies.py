@@ -1,20 +1,20 @@
 """Copies of a model that keep nothing from earlier calls."""
 
 import copy
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
 import torch
 from torch import nn
 
 from extrapolate.encodings.base import layers_of
 from extrapolate.errors import UserError
+from extrapolate.model.llama import Decoder
 from extrapolate.specs.user_files import is_users, with_fresh_classes
 
-if TYPE_CHECKING:
-    from extrapolate.model.model import Model
+D = TypeVar("D", bound=Decoder)
 
 
-def copy_of(model: "Model") -> "Model":
+def copy_of(model: D) -> D:
     """A copy with its own encodings; it shares all other parts, which keep nothing from calls."""
     own = {id(part) for encoding in model.encodings for part in encoding.modules()}
     shared = (module for module in model.modules() if not any(id(part) in own for part in module.modules()))
@@ -29,7 +29,7 @@ def not_copied(owner: object, error: RuntimeError) -> UserError:
     )
 
 
-def made_anew(model: "Model") -> "Model":
+def made_anew(model: D) -> D:
     """As `copy_of`, but runs a user's file again to construct its encodings, and copies the model's values into them.
 
     `copy_of` would share whatever a function keeps, such as a cache in its closure.
@@ -40,7 +40,7 @@ def made_anew(model: "Model") -> "Model":
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             layers = layers_of(type(first), first.arguments(), first.dims)
             for block, old, new in zip(copied.blocks, copied.encodings, layers, strict=True):
-                _give_values(old, new.to(model.device).train(model.training))
+                _give_values(old, new.to(model.embedding.weight.device).train(model.training))
                 block.encoding = new
     return copied
 
