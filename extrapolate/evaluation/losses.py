@@ -85,10 +85,9 @@ def check_windows(
 ) -> None:
     """Raises UserError if a user's code sees later tokens in some of the windows to be scored, under their plan.
 
-    model: in float32, because in fewer bits rounding cannot be told from small leaks in so many windows.
-
     Exchanges the tokens from one place on in each of some of `count` windows of `length` inputs, from all over them:
-    about TEXT_TOKENS. tokens_of: as in `scores_at`. What does not fit into memory is not checked, nor can it be scored.
+    about TEXT_TOKENS. model: in float32, because in so many windows, fewer bits round too differently. tokens_of: as in
+    `scores_at`. What does not fit into memory is not checked, nor can it be scored.
     """
     if not count or length < 2 or not causality.may_leak(model):
         return

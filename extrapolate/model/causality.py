@@ -251,14 +251,15 @@ def check_in_both_modes(
             used = precision if training else "fp32"
             places = few_places(length) if training or asked is model else every
             few_BT = tokens_BT[:FEWEST]
-            tries: list[tuple[AbstractContextManager[object], Tensor, int]] = [(nullcontext(), tokens_BT, places)]
+            tries: list[tuple[AbstractContextManager[object], Tensor, int, str]]
+            tries = [(nullcontext(), tokens_BT, places, used)]
             states = partial(_states, asked, plan, used, True)
             if training and asked is drawn and drew(repeatable(states, few_BT)[1], tokens_BT.device):
-                tries += [(EqualDraws(value), few_BT, 0) for value in DRAWS]
-            if text_BT is not None and asked is drawn:
-                tries += [(nullcontext(), text_BT, 0)]
-            for numbers, tried_BT, places in tries:
-                find = partial(leak_in, asked, plan, tried_BT, used, copies=True, places=places)
+                tries += [(EqualDraws(value), few_BT, 0, used) for value in DRAWS]
+            if text_BT is not None and asked is drawn:  # in so many windows, fewer bits round too differently
+                tries += [(nullcontext(), text_BT, 0, "fp32")]
+            for numbers, tried_BT, places, bits in tries:
+                find = partial(leak_in, asked, plan, tried_BT, bits, copies=True, places=places)
                 with numbers:
                     if leak := find():
                         refuse(asked, leak, find, owner, length, case)
