@@ -86,8 +86,8 @@ def check_windows(
     """Raises UserError if a user's code sees later tokens in some of the windows to be scored, under their plan.
 
     Exchanges the tokens from one place on in each of some of `count` windows of `length` inputs, from all over them:
-    about TEXT_TOKENS. model: in float32, because in so many windows, fewer bits round too differently. tokens_of: as in
-    `scores_at`. What does not fit into memory is not checked, nor can it be scored.
+    about TEXT_TOKENS. model: in float32; with lower precision, rounding in this many windows can look like a leak.
+    tokens_of: as in `scores_at`. Windows that do not fit into memory are not checked; they cannot be scored either.
     """
     if not count or length < 2 or not causality.may_leak(model):
         return

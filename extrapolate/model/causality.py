@@ -256,7 +256,7 @@ def check_in_both_modes(
             states = partial(_states, asked, plan, used, True)
             if training and asked is drawn and drew(repeatable(states, few_BT)[1], tokens_BT.device):
                 tries += [(EqualDraws(value), few_BT, 0, used) for value in DRAWS]
-            if text_BT is not None and asked is drawn:  # in so many windows, fewer bits round too differently
+            if text_BT is not None and asked is drawn:  # with lower precision, rounding can look like a leak
                 tries += [(nullcontext(), text_BT, 0, "fp32")]
             for numbers, tried_BT, places, bits in tries:
                 find = partial(leak_in, asked, plan, tried_BT, bits, copies=True, places=places)

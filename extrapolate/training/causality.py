@@ -107,7 +107,7 @@ def check_trained(
     tokens_BT = random_windows(model.vocab_size, training.seq_len)[:FEWEST].to(model.device)
     tried: list[tuple[Tensor, str | None]] = [(tokens_BT, None)]
     if text_BT is not None and causality.may_leak(model):
-        tried.append((text_BT, "fp32"))  # in so many windows, fewer bits round too differently
+        tried.append((text_BT, "fp32"))  # with lower precision, rounding can look like a leak
     was = model.training
     try:
         for mode in (True, False):
