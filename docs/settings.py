@@ -19,6 +19,7 @@ from extrapolate.specs.settings import AUTO, Flagged, Section, flagged_fields
 
 FILE = Path(api.__file__).parent / "settings.py"
 SECTIONS = {"training": TrainingConfig, "model": ModelConfig, "evaluate": EvaluationSettings}
+CLASSES = {"extend": "ExtensionClass"}  # what may be given in place of a text, by the setting
 # What each call takes by name, beside the parameters that it lists itself.
 CALLS = {
     "TrainingArguments": ("train", (TrainingConfig, ModelConfig)),
@@ -62,6 +63,7 @@ def typed() -> str:
         "from typing import TYPE_CHECKING, Literal, TypedDict",
         "",
         "if TYPE_CHECKING:",
+        "    from extrapolate.api.own_class import ExtensionClass",
         "    from extrapolate.data.store import Store",
     ]
     for name, (call, sections) in CALLS.items():
@@ -74,7 +76,9 @@ def written(flagged: Flagged) -> str:
     """A type as Python code has it, and None if that is the default; a list may be given as one value."""
     kinds = [_code(kind) for kind in flagged.kinds()] + (["None"] if flagged.default is None else [])
     text = " | ".join(kinds)
-    return f'"{text}"' if "Store" in kinds else text
+    if own := CLASSES.get(flagged.name):
+        text = re.sub(r"\bstr\b", f"str | {own}", text)
+    return f'"{text}"' if "Store" in kinds or own else text
 
 
 def _code(kind: Any) -> str:

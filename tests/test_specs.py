@@ -201,6 +201,11 @@ class TestTypes:
 
 
 class TestRegistry:
+    @pytest.fixture(autouse=True)
+    def of_the_package(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for cls in (Base, Everything):
+            monkeypatch.setattr(cls, "__module__", "extrapolate.encodings.test")
+
     def test_an_unknown_name_is_refused_with_a_suggestion(self) -> None:
         registry: Registry[Base] = Registry("encoding")
         registry.register("rope")(Base)
@@ -221,9 +226,18 @@ class TestRegistry:
     def test_a_class_that_is_defined_again_takes_its_place(self) -> None:
         registry: Registry[Base] = Registry("encoding")
         registry.register("rope")(Base)
-        again = type("Base", (), {"__module__": __name__})
+        again = type("Base", (), {"__module__": Base.__module__})
         assert registry.register("rope")(again) is again
         assert registry["rope"] is again
+
+    def test_a_class_of_a_user_has_no_name(self) -> None:
+        """By its name alone, results of an edited class would be taken for those of the class before."""
+        registry: Registry[Base] = Registry("encoding")
+        own = type("Mine", (Base,), {"__module__": "__main__"})
+        assert registry.register("mine")(own) is own
+        assert registry.names() == []
+        with pytest.raises(UserError, match="'mine' is your own encoding: give the class itself, Mine, or its file"):
+            registry["mine"]
 
 
 class TestNumbers:

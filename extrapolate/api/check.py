@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from extrapolate import specs
-from extrapolate.api.own_class import EncodingClass, as_spec
+from extrapolate.api.own_class import EncodingClass, ExtensionClass, spec_of
 from extrapolate.contract import parts
 from extrapolate.errors import UserError
 from extrapolate.extensions.base import Extension, extensions
@@ -16,7 +16,7 @@ from extrapolate.specs import user_files
 LEAST, MOST = 4, 4096  # tokens: windows of 16 L are computed
 
 
-def check(encoding: str | EncodingClass, *, seq_len: int = 64) -> pd.DataFrame:
+def check(encoding: str | EncodingClass | ExtensionClass, *, seq_len: int = 64) -> pd.DataFrame:
     """Checks an encoding or an extension in seconds, before an hour of training goes into it.
 
     Returns a row per part of the check: `part`; `wrong`, a text that names the hook at fault, or an empty string; and
@@ -26,20 +26,20 @@ def check(encoding: str | EncodingClass, *, seq_len: int = 64) -> pd.DataFrame:
     extension they are frozen plans; a factor of 1, if there is a factor, which must change nothing; and plans from 1 to
     16 L, in a model with an encoding that it applies to.
 
-    encoding: a spec, such as `my_file.py:MyEncoding:strength=2`, `rope` or `my_file.py:MyExtension`; or the class of an
-    encoding, as in `train`. seq_len: the training length L, 4 to 4,096 tokens; the model around it is tiny.
+    encoding: a spec, such as `my_file.py:MyEncoding:strength=2`, `rope` or `my_file.py:MyExtension`; or a class, as in
+    `train`. seq_len: the training length L, 4 to 4,096 tokens; the model around it is tiny.
 
     Raises UserError if there is no such encoding, or its file does not import.
     """
     if not LEAST <= seq_len <= MOST:
         raise UserError(f"`seq_len` must be between {LEAST} and {MOST} tokens, not {specs.shown(seq_len)}")
-    with as_spec(encoding) as text:
-        spec = specs.parse(text)
-        file, _, name = spec.name.rpartition(":")
-        if user_files.derives(Path(file), name, Extension) if file else name in extensions.names():
-            found = list(parts.of_extension(text, seq_len))
-        else:
-            found = list(parts.of_encoding(spec.name, spec.arguments, seq_len))
+    text = spec_of(encoding)
+    spec = specs.parse(text)
+    file, _, name = spec.name.rpartition(":")
+    if user_files.derives(Path(file), name, Extension) if file else name in extensions.names():
+        found = list(parts.of_extension(text, seq_len))
+    else:
+        found = list(parts.of_encoding(spec.name, spec.arguments, seq_len))
     return pd.DataFrame([vars(part) for part in found]).rename(columns={"name": "part"})
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # importing these takes seconds, and the command line reads t
 
     from extrapolate.api.evaluating import Evaluated
     from extrapolate.api.in_turn import Job, Runs
+    from extrapolate.api.own_class import ExtensionClass
     from extrapolate.data.probes.base import Probe
     from extrapolate.data.store import Store
     from extrapolate.interop.foreign import ForeignRun
@@ -41,13 +42,13 @@ def evaluate(runs: "Runs", *, progress: Progress = QUIET, **settings: Unpack[Tex
 
     runs: runs, their folders, folders of them, `hf:NAME_OR_FOLDER`, or models of other libraries: a return value of
     `foreign`, or `my_model.py:load`, a function that returns one. factors: evaluation lengths N as multiples of L.
-    extend: extensions, such as `pi` or `yarn:factor=8 + log-n`; `all` for all that apply; `without-own` to leave out
-    the run's own; `as-trained` stands for no further extension and is always evaluated. If an extension does not apply
-    to a run, the run is evaluated without it, with a warning that is also in `attrs["left_out"]` of the table.
-    protocols: `windows`, `fixed-target`, `sliding`, `growing` or `yarn`, also with arguments: `sliding:stride=16`.
-    stride: the step of the windows of `sliding` and `yarn` in tokens (default: L/2; for `yarn` at most 256). bos:
-    replace the first input of every window with a beginning-of-text or end-of-text token. split: `test` or
-    `validation`. max_targets: the maximum number of scored tokens of a protocol; a number lowers every default above
+    extend: extensions, such as `pi`, `yarn:factor=8 + log-n` or a class; `all` for all that apply; `without-own` to
+    leave out the run's own; `as-trained` stands for no further extension and is always evaluated. If an extension does
+    not apply to a run, the run is evaluated without it, with a warning that is also in `attrs["left_out"]` of the
+    table. protocols: `windows`, `fixed-target`, `sliding`, `growing` or `yarn`, also with arguments:
+    `sliding:stride=16`. stride: the step of the windows of `sliding` and `yarn` in tokens (default: L/2; for `yarn` at
+    most 256). bos: replace the first input of every window with a beginning-of-text or end-of-text token. split: `test`
+    or `validation`. max_targets: the maximum number of scored tokens of a protocol; a number lowers every default above
     it, a mapping sets the limit of each protocol that it names. checkpoint: `last`, or `all` for every checkpoint that
     was kept. precisions: `fp32`, `bf16`, `int8`. position_bucket: the size in tokens of the buckets for losses by
     position, a divisor of L (default: L/2). key_context: the number of tokens before a key token that its copy beyond L
@@ -110,7 +111,7 @@ def evaluate_tasks(
     tasks: str | Sequence[str],
     *,
     extend: Annotated[
-        str | Sequence[str],
+        "str | ExtensionClass | Sequence[str | ExtensionClass]",
         Flag("an extension: pi, yarn:factor=8 + log-n; all; without-own; repeatable", _WHAT, whole=True),
     ] = (),
     length: Annotated[
@@ -152,6 +153,7 @@ def evaluate_tasks(
     benchmarks.check_installed()
     from extrapolate import results
     from extrapolate.api.in_turn import InTurn, table
+    from extrapolate.api.own_class import specs_of
     from extrapolate.evaluation.plans import extensions_to_evaluate, plan_for_texts
     from extrapolate.interop.benchmarks import Tasks
     from extrapolate.interop.lm_eval import RunLM  # lm-eval is optional
@@ -160,7 +162,8 @@ def evaluate_tasks(
         raise UserError(f"unknown `precision='{precision}'`; {did_you_mean(precision, PRECISIONS)}")
     if limit is not None and not 0 < limit < math.inf:
         raise UserError(f"`limit` must be above 0, not {limit:g}")
-    extensions, names = several("extend", extend, TEXT), several("tasks", tasks, TEXT)
+    extensions = several("extend", specs_of(extend), TEXT)
+    names = several("tasks", tasks, TEXT)
     given = {"include_path": include_path, "data_dir": data_dir}
     folders = [None if folder is None else path(name, folder) for name, folder in given.items()]
 
@@ -216,6 +219,7 @@ def inspect(runs: "Runs", *, progress: Progress = QUIET, **settings: Unpack[Insp
     """
     from extrapolate import results
     from extrapolate.api.in_turn import InTurn, table
+    from extrapolate.api.own_class import with_specs
     from extrapolate.api.training import opened_store
     from extrapolate.inspection import inspection
     from extrapolate.machine.devices import device_of
@@ -223,7 +227,7 @@ def inspect(runs: "Runs", *, progress: Progress = QUIET, **settings: Unpack[Insp
 
     if world_size() > 1:
         raise UserError("runs are inspected by one process: start it without torchrun")
-    asked = settings_of(InspectionSettings, settings)
+    asked = settings_of(InspectionSettings, with_specs(settings))
     store, device = opened_store(settings.get("data")), device_of(settings.get("device") or "auto")
     turns = InTurn(runs, settings.get("seq_len"), progress)
     rows: list[dict[str, Any]] = []

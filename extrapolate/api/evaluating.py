@@ -8,6 +8,7 @@ from typing import Any
 
 from extrapolate import results
 from extrapolate.api.in_turn import InTurn, Job, Runs
+from extrapolate.api.own_class import with_specs
 from extrapolate.api.training import opened_store
 from extrapolate.data.store import Store
 from extrapolate.evaluation import lengths
@@ -38,7 +39,7 @@ class Evaluated:
 def evaluate_given(runs: Runs, given: Mapping[str, Any], progress: Progress) -> Evaluated:
     """`evaluate_with` the arguments of a public call."""
     opened = {one.name: given[one.name] for one in flagged_fields(RunsOnText) if given.get(one.name) is not None}
-    return evaluate_with(EvaluationSettings.of(given), runs, **opened, progress=progress)
+    return evaluate_with(EvaluationSettings.of(with_specs(given)), runs, **opened, progress=progress)
 
 
 def evaluate_with(

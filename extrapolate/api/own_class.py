@@ -1,4 +1,4 @@
-"""Turns an encoding that is given as a class, from a module, a script or a notebook, into a file with its source."""
+"""Turns an encoding or extension given as a class, from a module, a script or a notebook, into a file and its spec."""
 
 import __future__
 
@@ -10,52 +10,71 @@ import symtable
 import sys
 import tempfile
 import textwrap
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Iterable, Mapping
+from functools import cache, partial
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 from extrapolate import specs
-from extrapolate.encodings.base import Encoding, encodings, register
+from extrapolate.encodings.base import Encoding, encodings
 from extrapolate.errors import UserError
+from extrapolate.extensions.base import Extension, extensions
 
 EncodingClass = type[Encoding] | partial[Encoding]
+ExtensionClass = type[Extension] | partial[Extension]
+_REGISTRIES: dict[type, specs.Registry[Any]] = {Encoding: encodings, Extension: extensions}
+_REGISTER = {registry.register: base.__module__ for base, registry in _REGISTRIES.items()}
 
 
-@contextmanager
-def as_spec(encoding: str | EncodingClass) -> Iterator[str]:
-    """The spec of an encoding that is given as a spec, a class, or a class with arguments: `partial(MyClass, a=1)`.
+def spec_of(given: Any) -> Any:
+    """The spec of a class, or of a class with arguments: `partial(MyClass, a=1)`. Anything else is returned as it is.
 
-    A class of a script or a notebook is written to a file, which is deleted at the end of the context. Raises UserError
-    if it is no encoding, or its source cannot be found.
+    The source of a class in a script or a notebook is written to a file, which stays until the process ends. Raises
+    UserError if the class is neither an encoding nor an extension, or its source cannot be found.
     """
-    if isinstance(encoding, str):
-        yield encoding
-        return
-    cls: Any = encoding.func if isinstance(encoding, partial) else encoding
-    arguments = dict(encoding.keywords) if isinstance(encoding, partial) else {}
-    if not (isinstance(cls, type) and issubclass(cls, Encoding)):
-        raise UserError(f"{cls!r} is no encoding: give a spec, such as 'rope', or a class derived from xt.Encoding")
-    if isinstance(encoding, partial) and encoding.args:
+    if not isinstance(given, type | partial):
+        return given
+    cls: Any = given.func if isinstance(given, partial) else given
+    if not (isinstance(cls, type) and issubclass(cls, tuple(_REGISTRIES))):
+        raise UserError(
+            f"{cls!r} is no encoding: give a spec, such as 'rope', or a class derived from xt.Encoding or xt.Extension"
+        )
+    if isinstance(given, partial) and given.args:
         raise UserError(f"give the arguments of {cls.__name__} by name: functools.partial({cls.__name__}, theta=500.0)")
-    with tempfile.TemporaryDirectory() as folder:
-        yield specs.spell(_name_of(cls, Path(folder)), arguments)
+    return specs.spell(_name_of(cls), given.keywords if isinstance(given, partial) else {})
 
 
-def _name_of(cls: type[Encoding], folder: Path) -> str:
+def specs_of(given: Any) -> Any:
+    """`spec_of` one thing, or of each of several."""
+    several = isinstance(given, Iterable) and not isinstance(given, str | type)
+    return [spec_of(one) for one in given] if several else spec_of(given)
+
+
+def with_specs(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a call, with specs for the classes in `extend`."""
+    return {**given, "extend": specs_of(given.get("extend"))}
+
+
+@cache
+def _files() -> tempfile.TemporaryDirectory[str]:
+    """The folder for this process's files, which is removed when it ends."""
+    return tempfile.TemporaryDirectory(prefix="extrapolate-")
+
+
+def _name_of(cls: type) -> str:
     """The registered name of a class, or a file and the name in it."""
-    for name in encodings.names():
-        if encodings[name] is cls and cls.__module__.startswith("extrapolate."):  # other processes know no others
-            return name
+    for base, registry in _REGISTRIES.items():
+        for name in registry.names() if issubclass(cls, base) else []:
+            if registry[name] is cls:
+                return str(name)
     module = sys.modules.get(cls.__module__)
     file = getattr(module, "__file__", None)
     if file is not None and cls.__module__ != "__main__":
         if "." in cls.__qualname__:
             raise UserError(f"{cls.__qualname__} must stand at the top of its file, {file}")
         return f"{file}:{cls.__name__}"
-    path = folder / f"{cls.__name__}.py"
+    path = Path(tempfile.mkdtemp(dir=_files().name)) / f"{cls.__name__}.py"
     path.write_text(_Source(cls).text(), encoding="utf-8")
     return f"{path}:{cls.__name__}"
 
@@ -63,7 +82,7 @@ def _name_of(cls: type[Encoding], folder: Path) -> str:
 class _Source:
     """The source of a class and of everything in its script or notebook that it needs."""
 
-    def __init__(self, cls: type[Encoding]) -> None:
+    def __init__(self, cls: type) -> None:
         self.cls = cls
         self.names = vars(sys.modules[cls.__module__])
         self.future = False
@@ -81,8 +100,8 @@ class _Source:
             self.imports.append(f"import {value.__name__}{_renamed(value, name)}")
         elif type(value) in (bool, int, float, str, type(None)):
             self.parts[name] = f"{name} = {value!r}"
-        elif value == register:  # a method, which its module does not have as an attribute
-            self.imports.append(f"from {Encoding.__module__} import register{_renamed(value, name)}")
+        elif isinstance(value, MethodType) and value in _REGISTER:  # importing it by its own name would not find it
+            self.imports.append(f"from {_REGISTER[value]} import register{_renamed(value, name)}")
         elif (module := getattr(value, "__module__", None)) != self.cls.__module__ and _importable(value):
             self.imports.append(f"from {module} import {value.__qualname__}{_renamed(value, name)}")
         elif isinstance(value, type | FunctionType) and module == self.cls.__module__:
@@ -96,7 +115,8 @@ class _Source:
         else:
             raise UserError(
                 f"{self.cls.__name__} uses {name}, a {type(value).__name__}, which cannot be kept with its source: "
-                "make it an argument, or put the class into a file of its own and give 'my_file.py:MyEncoding'"
+                "make it an argument, or put the class into a file of its own and "
+                f"give 'my_file.py:{self.cls.__name__}'"
             )
 
     def _definition(self, value: Any) -> str:
@@ -105,6 +125,7 @@ class _Source:
         codes = [inspect.unwrap(one).__code__ for one in functions if isinstance(one, FunctionType)]
         for code in codes:
             self.future = self.future or bool(code.co_flags & __future__.annotations.compiler_flag)
+            linecache.checkcache(code.co_filename)  # the file may be another than when it was last read
             lines = linecache.getlines(code.co_filename)
             for node in ast.walk(ast.parse("".join(lines))):
                 if not isinstance(node, ast.ClassDef | ast.FunctionDef) or node.name != value.__name__:
@@ -114,7 +135,7 @@ class _Source:
                     return textwrap.dedent("".join(lines[first - 1 : node.end_lineno])).rstrip() + "\n"
         raise UserError(
             f"the source of {value.__name__} cannot be found, and a run keeps it: put it into a file of its own and "
-            "give 'my_file.py:MyEncoding'"
+            f"give 'my_file.py:{self.cls.__name__}'"
         )
 
 

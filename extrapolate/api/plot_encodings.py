@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from extrapolate import specs
+from extrapolate.api.own_class import EncodingClass, ExtensionClass, spec_of, specs_of
 from extrapolate.encodings.base import encodings
 from extrapolate.errors import UserError
 from extrapolate.evaluation.plans import AppliedExtensions
@@ -30,20 +31,20 @@ SEQ_LEN = 128  # tokens: enough for a learned table to have all positions in a p
 @decided
 @own_settings()
 def plot_encodings(
-    names: str | Path | Run | Sequence[str | Path | Run],
+    names: str | Path | Run | EncodingClass | Sequence[str | Path | Run | EncodingClass],
     out: str | Path | None = None,
     *,
-    extend: str | None = None,
+    extend: str | ExtensionClass | None = None,
     seq_len: int | None = None,
     trust_code: bool = False,
 ) -> "Figure":
     """Draws what encodings look like, side by side, and returns a matplotlib figure.
 
-    names: encodings, such as `rope`, `rope:theta=500000` or `my_file.py:MyEncoding`, which are drawn as initialised
-    with seed 0 in a model of width 128 with 4 heads; and runs or their folders, which are drawn as trained. out: a file
-    to write, .png, .svg or .pdf. extend: an extension, such as `pi` or `yarn:factor=8 + log-n`, before and after which
-    scores are drawn. seq_len: L of the encodings in tokens (default 128); a run has its own. trust_code: allow Python
-    files that came with the runs to run, even if you have not run them before; see docs/trust.md.
+    names: encodings, such as `rope`, `rope:theta=500000`, `my_file.py:MyEncoding` or a class, which are drawn as
+    initialised with seed 0 in a model of width 128 with 4 heads; and runs or their folders, which are drawn as trained.
+    out: a file to write, .png, .svg or .pdf. extend: an extension, such as `pi` or `yarn:factor=8 + log-n`, before and
+    after which scores are drawn. seq_len: L of the encodings in tokens (default 128); a run has its own. trust_code:
+    allow Python files that came with the runs to run, even if you have not run them before; see docs/trust.md.
 
     Raises UserError if a name is unknown, the extension does not apply to one of them, or there are too many.
     """
@@ -51,10 +52,10 @@ def plot_encodings(
         check_file(path("out", out))
     if seq_len is not None and seq_len < 2:
         raise UserError(f"`seq_len={seq_len}`: L must be at least 2 tokens")
-    given = several("names", names, ((str, Path, Run), "an encoding or a run"))
+    given = several("names", specs_of(names), ((str, Path, Run), "an encoding or a run"))
     if not given:
         raise UserError("name at least one encoding, or a run")
-    recipe = None if extend is None else recipes.parse(extend)
+    recipe = None if extend is None else recipes.parse(spec_of(extend))
     if recipe is not None and (part := recipe.to_fit) is not None:
         raise UserError(f"{extend} has a constant that is fitted to text: give it, such as {part.example}")
     looks = [_look(name, seq_len or SEQ_LEN, recipe) for name in given]

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from extrapolate.api.own_class import ExtensionClass, spec_of
 from extrapolate.data.tokenizer import eos_id
 from extrapolate.errors import UserError
 from extrapolate.evaluation.plans import extension_to_apply, plan_for_texts
@@ -75,7 +76,7 @@ def attention(
     run: str | Path | Run,
     text: str | Sequence[int],
     *,
-    extend: str = AS_TRAINED,
+    extend: str | ExtensionClass = AS_TRAINED,
     length: int | None = None,
     trust_code: bool = False,
 ) -> Attention:
@@ -91,7 +92,8 @@ def attention(
     not defined at this length, or the weights (layers x H x T x T numbers of 4 bytes) would take more than half of the
     memory available to the process.
     """
-    check("extend", extend, TEXT)
+    extension = spec_of(extend)
+    check("extend", extension, TEXT)
     subject = _opened(run)
     model = subject.model
     if not isinstance(model, Model):
@@ -106,7 +108,7 @@ def attention(
     attending = [layer for layer, encoding in enumerate(model.encodings) if encoding.attends()]
     if not attending:
         raise UserError(f"no layer of {model.label()} has attention: {subject.path} has no weights to show")
-    plan = plan_for_texts(subject, model, extension_to_apply(subject, model, extend), at)
+    plan = plan_for_texts(subject, model, extension_to_apply(subject, model, extension), at)
     needed, limit = len(attending) * model.config.heads * len(ids) ** 2 * 4, memory_limit() // 2
     if needed > limit:
         raise UserError(
@@ -128,7 +130,7 @@ def generate(
     temperature: float = 0.0,
     top_k: int | None = None,
     seed: int = 0,
-    extend: str = AS_TRAINED,
+    extend: str | ExtensionClass = AS_TRAINED,
     trust_code: bool = False,
 ) -> str:
     """Continues a prompt with a trained model, up to `max_new_tokens` tokens or the end of the text.
@@ -143,9 +145,10 @@ def generate(
     Runs on the CPU in float32. Raises UserError if the extension does not apply, or the encoding is not defined at the
     length of the prompt and the new tokens.
     """
+    extension = spec_of(extend)
     for parameter, value, kind in (
         ("max_new_tokens", max_new_tokens, WHOLE), ("temperature", temperature, NUMBER), ("seed", seed, WHOLE),
-        ("extend", extend, TEXT),
+        ("extend", extension, TEXT),
     ):  # fmt: skip
         check(parameter, value, kind)
     if not 1 <= max_new_tokens <= LONGEST:
@@ -161,7 +164,7 @@ def generate(
     subject = _opened(run)
     model = subject.model
     ids = _ids_of(subject, model, "prompt", prompt)
-    plan = plan_for_texts(subject, model, extension_to_apply(subject, model, extend), len(ids) + max_new_tokens)
+    plan = plan_for_texts(subject, model, extension_to_apply(subject, model, extension), len(ids) + max_new_tokens)
     end = eos_id(subject.tokenizer)
     choose = likeliest if temperature == 0 else Drawn(temperature, top_k, seed)
     new = generated(model, ids, max_new_tokens, model.setting(plan), lambda new: new[-1] == end, choose)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypedDict
 
 if TYPE_CHECKING:
+    from extrapolate.api.own_class import ExtensionClass
     from extrapolate.data.store import Store
 
 
@@ -37,7 +38,7 @@ class TextArguments(TypedDict, total=False):
     """Of `xt.evaluate`."""
 
     factors: float | Sequence[float]
-    extend: str | Sequence[str]
+    extend: "str | ExtensionClass | Sequence[str | ExtensionClass]"
     split: str
     checkpoint: Literal["last", "all"]
     precisions: str | Sequence[str]
@@ -58,7 +59,7 @@ class ProbeArguments(TypedDict, total=False):
     """Of `xt.evaluate_probes`."""
 
     factors: float | Sequence[float]
-    extend: str | Sequence[str]
+    extend: "str | ExtensionClass | Sequence[str | ExtensionClass]"
     split: str
     checkpoint: Literal["last", "all"]
     precisions: str | Sequence[str]
@@ -72,7 +73,7 @@ class InspectionArguments(TypedDict, total=False):
     """Of `xt.inspect`."""
 
     factors: float | Sequence[float]
-    extend: str | Sequence[str]
+    extend: "str | ExtensionClass | Sequence[str | ExtensionClass]"
     split: str
     measures: str | Sequence[str]
     windows: int | None

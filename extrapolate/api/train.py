@@ -1,6 +1,5 @@
 """xt.train"""
 
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Unpack
 
@@ -13,7 +12,7 @@ from extrapolate.runs.trust import decided
 from extrapolate.specs.settings import AUTO, Flag, flags_of, public
 
 if TYPE_CHECKING:  # importing these takes seconds, and the command line reads the signature
-    from extrapolate.api.own_class import EncodingClass
+    from extrapolate.api.own_class import EncodingClass, ExtensionClass
     from extrapolate.data.store import Store
     from extrapolate.runs.run import Run
 
@@ -53,7 +52,7 @@ def train(
         ),
     ] = None,
     extend: Annotated[
-        str | None,
+        "str | ExtensionClass | None",
         Flag(
             "with `start`: the extension that belongs to the new run: pi:factor=4; without-own: it has none",
             "From settings or a run",
@@ -94,15 +93,16 @@ def train(
     natively. compile: use torch.compile (default: if the run is long enough to make up for the compilation). config: a
     TOML file, or a run's config.json; arguments override it. start: start a new run from the weights of this run, or of
     a Hugging Face checkpoint `hf:NAME_OR_FOLDER`. extend: with `start`, an extension that belongs to the new run, such
-    as `pi:factor=4`. fsdp: under torchrun, shard weights, gradients and moments over the processes (FSDP2) instead of
-    replicating them; see docs/scaling.md. tracker: `trackio`, `wandb` or `tensorboard`, which also receives each row of
-    the log (default: none); if it fails, there is a warning and training continues. trust_code: allow Python files that
-    come with `config`, `start` or the run in `out` to run, even if you have not run them before; see docs/trust.md.
+    as `pi:factor=4`, or a class. fsdp: under torchrun, shard weights, gradients and moments over the processes (FSDP2)
+    instead of replicating them; see docs/scaling.md. tracker: `trackio`, `wandb` or `tensorboard`, which also receives
+    each row of the log (default: none); if it fails, there is a warning and training continues. trust_code: allow
+    Python files that come with `config`, `start` or the run in `out` to run, even if you have not run them before; see
+    docs/trust.md.
 
     Raises UserError if a setting is unknown or out of range, the tracker is not installed, or `out` holds another run;
     RuntimeError if the loss is no longer finite; Interrupted if the user stops the training, after its state is saved.
     """
-    from extrapolate.api.own_class import as_spec
+    from extrapolate.api.own_class import spec_of
     from extrapolate.api.training import path_of, train_with
     from extrapolate.interop import trackers
     from extrapolate.interop.trackers import Tracking
@@ -114,10 +114,9 @@ def train(
     trackers.check(tracker)
     automatic = {one.name for one in flags_of(train) if one.flag.auto}
     given = {name: one for name, one in settings.items() if not (name in automatic and one == AUTO)}
-    with nullcontext() if encoding is None else as_spec(encoding) as spec:
-        request = TrainingRequest.of({**given, "encoding": spec, "preset": preset}, path_of("config", config))
-        return train_with(
-            request, data=data, out=path_of("out", out), resume=resume, save_every=save_every, keep_every=keep_every,
-            start=start.path if isinstance(start, Run) else path_of("start", start), extend=extend, fsdp=fsdp,
-            tracking=Tracking(tracker), progress=progress,
-        )  # fmt: skip
+    request = TrainingRequest.of({**given, "encoding": spec_of(encoding), "preset": preset}, path_of("config", config))
+    return train_with(
+        request, data=data, out=path_of("out", out), resume=resume, save_every=save_every, keep_every=keep_every,
+        start=start.path if isinstance(start, Run) else path_of("start", start), extend=spec_of(extend), fsdp=fsdp,
+        tracking=Tracking(tracker), progress=progress,
+    )  # fmt: skip

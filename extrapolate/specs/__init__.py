@@ -20,6 +20,7 @@ from typing import Any, Generic, TypeVar
 from extrapolate.errors import UserError
 
 T = TypeVar("T")
+_PACKAGE = __name__[: __name__.rfind(".") + 1]  # or the folder of an exported model, which has copies of modules
 USER_MODULE = "extrapolate_user_"  # the prefix of the modules of users' files
 LONGEST_TEXT = 10_000  # characters of a spec
 DEEPEST = 20  # nested parentheses
@@ -272,16 +273,18 @@ class Registry(Generic[T]):
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self._classes: dict[str, type[T]] = {}
+        self._users: dict[str, str] = {}  # names of users' classes, by what they would be registered as
 
     def register(self, name: str) -> Callable[[type[T]], type[T]]:
         """Returns a class decorator that registers a class under `name`.
 
-        Classes in users' files are not registered: they are found by their file, which may be loaded more than once. A
-        class that is defined again, as in a notebook, replaces the earlier one.
+        Classes of users are not registered, since a name alone would not say which version of a class made a result:
+        they are given as classes, or by their file. A class that is defined again replaces the earlier one.
         """
 
         def decorate(cls: type[T]) -> type[T]:
-            if cls.__module__.startswith(USER_MODULE):
+            if not cls.__module__.startswith(_PACKAGE):
+                self._users[name] = cls.__name__
                 return cls
             there = self._classes.get(name, cls)
             if (there.__module__, there.__qualname__) != (cls.__module__, cls.__qualname__):
@@ -293,6 +296,11 @@ class Registry(Generic[T]):
 
     def __getitem__(self, name: str) -> type[T]:
         if name not in self._classes:
+            if name in self._users:
+                own = self._users[name]
+                raise UserError(
+                    f"'{name}' is your own {self.kind}: give the class itself, {own}, or its file, 'my_file.py:{own}'"
+                )
             if "=" in name and ":" not in name:
                 raise UserError(
                     f"'{shown(name)}' is an argument, and no {self.kind}: in a list, parentheses keep several "

@@ -1,5 +1,6 @@
-"""Encodings given as classes: of the package, of a module, of a script and of a notebook."""
+"""Encodings and extensions given as classes: of the package, of a module, of a script and of a notebook."""
 
+import hashlib
 import importlib
 import runpy
 import subprocess
@@ -7,6 +8,8 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import extrapolate as xt
@@ -104,6 +107,57 @@ def test_a_class_of_a_notebook(store: Path, tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", shell], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert Run.open(tmp_path / "m").model.encoding.theta == 600
+
+
+EXTENSION = """
+import extrapolate as xt
+from extrapolate.encodings.base import POSITIONS
+from extrapolate.encodings.plan import Plan
+from extrapolate.extensions.base import register
+
+SCALE = 0.5
+
+
+@register("shrink")
+class Shrink(xt.Extension):
+    display = "Shrink"
+    source = "this test"
+    slot = "positions"
+    needs = POSITIONS
+
+    def __init__(self, *, further: float = 1.0):
+        self.further = further
+
+    def plan(self, encoding, seq_len, length):
+        return Plan(position_scale=SCALE * self.further)
+"""
+
+
+def test_an_extension_of_a_script_keeps_its_source(store: Path, tmp_path: Path) -> None:
+    """Rows of a class that was edited since do not stand beside those of the new one."""
+    run = xt.train(RoPE, data=store, out="rope", **SMALL)
+    how = "factors=(1,), protocols=['fixed-target'], max_targets=64, precisions='fp32'"
+    evaluate = (
+        f"xt.evaluate('rope', extend=['pi', Shrink, __import__('functools').partial(Shrink, further=0.5)], {how})"
+    )
+    for scale in (0.5, 0.25):
+        script(f"{EXTENSION.replace('0.5', str(scale), 1)}\n{evaluate}\n")
+        rows = pd.read_parquet(run.path / "evals.parquet").set_index("extension")
+        assert set(rows.index) == {"Shrink.py:Shrink", "Shrink.py:Shrink:further=0.5", "as-trained", "pi"}
+        assert len(rows) == 4
+        kept = rows["extension_sha256"]["Shrink.py:Shrink"]
+        assert hashlib.sha256((run.path / "extensions" / f"{kept}.py").read_bytes()).hexdigest() == kept
+    code = f"{EXTENSION}\nassert (xt.check(Shrink)['wrong'] == '').all()\nxt.evaluate('rope', extend='shrink')"
+    with pytest.raises(xt.UserError, match="'shrink' is your own extension: give the class itself, Shrink"):
+        script(code)
+    one = xt.attention(run, [1, 2, 3, 4], extend="pi:factor=2").weights
+    script(
+        f"{EXTENSION}\nseen = xt.attention('rope', [1, 2, 3, 4], extend=Shrink)\nseen.weights.numpy().tofile('seen')"
+    )
+    np.testing.assert_array_equal(np.fromfile("seen", np.float32), one.numpy().ravel())
+    tuned = "xt.train(start='rope', extend=Shrink, out='tuned', **SMALL)"
+    script(f"{EXTENSION}\nSMALL = {SMALL!r}\n{tuned}".replace("'layers': 1, ", ""))
+    assert Run.open(tmp_path / "tuned").config.extension == "Shrink.py:Shrink"
 
 
 def test_what_cannot_be_kept_is_refused_with_the_reason(store: Path) -> None:

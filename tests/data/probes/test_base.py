@@ -97,7 +97,7 @@ def more_probes(monkeypatch: pytest.MonkeyPatch, **numbers: int) -> Iterator[Non
     with monkeypatch.context() as patched:
         patched.setattr(probes, "_classes", dict(probes._classes))
         for name, number in numbers.items():
-            probes.register(name)(type("Another", (Passkey,), {"marker": number}))
+            probes.register(name)(type("Another", (Passkey,), {"marker": number, "__module__": Passkey.__module__}))
         yield
 
 
@@ -126,7 +126,9 @@ def test_more_probes_change_nothing(vocabulary: Vocabulary, monkeypatch: pytest.
 )
 def test_a_marker_number_is_a_probes_own(attributes: dict[str, int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        probes.register("fifth")(type("Another", (Passkey,), {"marker": None} | attributes))
+        probes.register("fifth")(
+            type("Another", (Passkey,), {"marker": None, "__module__": Passkey.__module__} | attributes)
+        )
     assert "fifth" not in probes.names()
 
 
