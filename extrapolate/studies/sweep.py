@@ -331,8 +331,10 @@ def _finish(tasks: Tasks, folder: Path, progress: Progress, with_report: bool) -
     for name in passed_over - failed.keys() - tasks.diverged.keys():
         state.write(folder, name, state.CellState(passed_over=True))
     frame = _learning_rates(tasks)
-    if len(frame) and with_report:
+    if with_report and len(frame):
         results.write_frame(folder / FILE, frame)
+    elif with_report:  # the study may have had several rates before
+        (folder / FILE).unlink(missing_ok=True)
     evaluated = [cell for cell in tasks.cells.values() if Task("evaluate", cell.name) in tasks.done]
     written = _write_reports(evaluated, folder, progress) if with_report else {}
     tables = [*(folder / RUNS).glob(f"*/{TEXT_TABLE}"), *(folder / RUNS).glob(f"*/{PROBES_TABLE}")]
