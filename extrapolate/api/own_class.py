@@ -6,6 +6,7 @@ import ast
 import importlib
 import inspect
 import linecache
+import math
 import symtable
 import sys
 import tempfile
@@ -17,9 +18,11 @@ from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 from extrapolate import specs
+from extrapolate.api.same_class import difference
 from extrapolate.encodings.base import Encoding, encodings
 from extrapolate.errors import UserError
 from extrapolate.extensions.base import Extension, extensions
+from extrapolate.specs import user_files
 
 EncodingClass = type[Encoding] | partial[Encoding]
 ExtensionClass = type[Extension] | partial[Extension]
@@ -42,7 +45,20 @@ def spec_of(given: Any) -> Any:
         )
     if isinstance(given, partial) and given.args:
         raise UserError(f"give the arguments of {cls.__name__} by name: functools.partial({cls.__name__}, theta=500.0)")
-    return specs.spell(_name_of(cls), given.keywords if isinstance(given, partial) else {})
+    name, base = _name_of(cls), next(base for base in _REGISTRIES if issubclass(cls, base))
+    if ":" in name:
+        _check_source(cls, user_files.find_class(name, _REGISTRIES[base], base)[0])
+    return specs.spell(name, given.keywords if isinstance(given, partial) else {})
+
+
+def _check_source(given: type, loaded: type) -> None:
+    """Raises UserError if the source of a class, which is what runs, gives another class."""
+    if place := difference(given, loaded):
+        raise UserError(
+            f"the source of {given.__name__}, which a run keeps and uses, gives another class: {place} was set or "
+            "changed elsewhere, or its file was edited. Define the class again, and make what varies an argument: "
+            f"functools.partial({given.__name__}, theta=500.0)"
+        )
 
 
 def specs_of(given: Any) -> Any:
@@ -99,7 +115,8 @@ class _Source:
         if isinstance(value, ModuleType):
             self.imports.append(f"import {value.__name__}{_renamed(value, name)}")
         elif type(value) in (bool, int, float, str, type(None)):
-            self.parts[name] = f"{name} = {value!r}"
+            finite = not isinstance(value, float) or math.isfinite(value)
+            self.parts[name] = f"{name} = {value!r}" if finite else f'{name} = float("{value!r}")'
         elif isinstance(value, MethodType) and value in _REGISTER:  # importing it by its own name would not find it
             self.imports.append(f"from {_REGISTER[value]} import register{_renamed(value, name)}")
         elif (module := getattr(value, "__module__", None)) != self.cls.__module__ and _importable(value):
