@@ -20,10 +20,12 @@ from extrapolate.results.columns import Table
 from extrapolate.statistics import comparison
 from extrapolate.statistics.comparable import (
     IDENTITY,
+    at_some_lengths,
     check_replicates,
     frame_of,
     last_checkpoints,
     not_evaluated,
+    of_one_parent,
     restricted,
     same_targets,
     unequal_training,
@@ -217,12 +219,13 @@ def _not_shown(evaluated: Evaluated, rows: Mapping[str, pd.DataFrame]) -> list[s
 
 def _by_protocol(rows: pd.DataFrame) -> tuple[dict[str, pd.DataFrame], list[str]]:
     """The rows of last checkpoints that are shown, by protocol, the paper's first; and warnings."""
-    warnings = unequal_training(rows)
+    warnings = unequal_training(rows) + of_one_parent(rows)
     shown: dict[str, pd.DataFrame] = {}
     for protocol in sorted(set(rows["protocol"]), key=lambda name: (not is_papers(name), name)):
         same, of_targets = same_targets(rows[rows["protocol"] == protocol])
         shown[protocol], of_seeds = on_shared_seeds(same, protocol)
         if shown[protocol]["loss"].isna().all():
             raise UserError(f"{protocol}: no model reaches any of the lengths that were evaluated: evaluate at 1x too")
-        warnings += of_targets + of_seeds
+        lengths = [f"{protocol}: {text}" for text in at_some_lengths(shown[protocol])]
+        warnings += of_targets + of_seeds + lengths
     return shown, warnings

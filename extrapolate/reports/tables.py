@@ -10,8 +10,10 @@ from extrapolate.reports.escaping import in_order
 from extrapolate.results.speed import MOST_TAKEN
 from extrapolate.specs import did_you_mean
 from extrapolate.statistics.comparable import (
+    at_some_lengths,
     check_replicates,
     extensions_told_apart,
+    of_one_parent,
     of_other_text,
     strict_mean,
     unequal_training,
@@ -206,7 +208,7 @@ def caption(rows: pd.DataFrame) -> str:
             "precision, seed, time and machine unknown, and the training length as the checkpoint's configuration or "
             "--seq-len says."
         )
-    for text in [*of_other_text(rows), *unequal_training(rows)]:
+    for text in [*of_other_text(rows), *unequal_training(rows), *of_one_parent(rows), *at_some_lengths(rows)]:
         said += f" {text[0].upper()}{text[1:]}."
     if len(busy):
         shares = busy.groupby("model", sort=False)["training_taken"].max()

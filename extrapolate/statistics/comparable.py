@@ -96,19 +96,38 @@ def unequal_training(rows: pd.DataFrame) -> list[str]:
     """A warning if models differ in more than their encodings."""
     if rows["setting_hash"].nunique() <= 1:
         return []
-    told = (
-        "preset", "training_corpus", "trained_length", "tokens", "parameters", "training_precision", "origin",
-        "training_machine",
-    )  # fmt: skip
-    differing = {}
-    for column in told:
+    told = ("preset", "training_corpus", "trained_length", "tokens", "parameters", "training_precision")
+    differing = []
+    for column in (*told, "training_machine"):
         if len(values := values_of(rows, column)) > 1:
             said = values if len(values) <= MOST_VALUES else [values[0], "...", values[-1]]
-            differing[column] = f"{column} {', '.join(said)}"
-    if differing.keys() <= {"training_machine"}:  # which is no setting
-        differing[""] = "settings that no column of the tables has"
-    detail = f" ({'; '.join(differing.values())})"
+            differing.append(f"{column} {', '.join(said)}")
+    if 0 < rows["origin"].notna().sum() < len(rows):
+        differing.append("some continue another run")
+    differing.append(f"{'perhaps other ' if differing else ''}settings that the tables lack, such as the learning rate")
+    detail = f" ({'; '.join(differing)})"
     return [f"the models were not trained alike{detail}: their losses differ by more than the encoding"]
+
+
+def of_one_parent(rows: pd.DataFrame) -> list[str]:
+    """A warning if several seeds of a model continue the same run, so that they share what its seed decided."""
+    parents: dict[str, list[str]] = {}
+    for model, mine in rows[rows["origin"].notna()].groupby("model", sort=False):
+        if mine["origin"].nunique() < mine["seed"].nunique():
+            parents.setdefault(", ".join(values_of(mine, "origin")), []).append(str(model))
+    return [
+        f"seeds of {', '.join(models)} continue the same run ({origin}): intervals leave out what its own seed decided"
+        for origin, models in parents.items()
+    ]
+
+
+def at_some_lengths(rows: pd.DataFrame) -> list[str]:
+    """A warning if some models of one protocol were not evaluated at all of its lengths."""
+    every, lacking = set(rows["factor"]), dict[str, list[str]]()
+    for model, mine in rows.groupby("model", sort=False):
+        if missing := sorted(every - set(mine["factor"])):
+            lacking.setdefault(", ".join(f"{factor:g}x" for factor in missing), []).append(str(model))
+    return [f"not evaluated at {factors}: {', '.join(models)}" for factors, models in lacking.items()]
 
 
 def of_other_text(rows: pd.DataFrame) -> list[str]:

@@ -17,6 +17,7 @@ from extrapolate.statistics.comparable import (
     check_replicates,
     comparable,
     not_evaluated,
+    of_one_parent,
     of_other_text,
     same_targets,
     unequal_training,
@@ -131,7 +132,8 @@ def comparable_rows(
         if chosen.empty:
             raise UserError("no row is of a run as it was trained: evaluate again, or compare extensions too")
     check_replicates(chosen)
-    kept, warnings = [], of_other_text(chosen) + unequal_training(chosen) + not_evaluated(chosen, "protocol", chosen)
+    kept, warnings = [], of_other_text(chosen) + unequal_training(chosen) + of_one_parent(chosen)
+    warnings += not_evaluated(chosen, "protocol", chosen)
     for _, mine in chosen.groupby("protocol", sort=False):
         same, said = same_targets(mine)
         kept.append(same)

@@ -184,7 +184,7 @@ def test_what_differs_but_can_be_compared_is_said(cli, write_run, tmp_path):
     write_run(tmp_path / "a/rope")
     write_run(tmp_path / "b/rope", seeded(1, setting_hash="other", tokens=1))
     said = cli("merge", "a", "b", "--out", "all").succeeded().err
-    assert "the models were not trained alike (tokens 1, 65536)" in said
+    assert "the models were not trained alike (tokens 1, 65536;" in said
     assert "several commits of extrapolate: b4fb49863fcd in a/rope; commit1 in b/rope" in said
 
 

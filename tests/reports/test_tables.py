@@ -7,7 +7,15 @@ import pandas as pd
 import pytest
 
 from extrapolate.reports import probes, tables
-from extrapolate.statistics.comparable import comparable, frame_of, same_targets, unequal_training, values_of
+from extrapolate.statistics.comparable import (
+    at_some_lengths,
+    comparable,
+    frame_of,
+    of_one_parent,
+    same_targets,
+    unequal_training,
+    values_of,
+)  # fmt: skip
 
 
 def row(run: str, model: str, factor: float, loss: float | None, **changes: Any) -> dict[str, Any]:
@@ -150,10 +158,29 @@ def test_models_that_were_not_trained_alike_are_said() -> None:
     assert unequal_training(alike) == []
     unlike = frame(row("r", "RoPE", 1, 4.0), row("e", "ExPE", 1, 4.1, setting_hash="u", tokens=7000))
     (warning,) = unequal_training(unlike)
-    assert "tokens 1000, 7000)" in warning
+    assert "tokens 1000, 7000; perhaps other settings that the tables lack, such as the learning rate)" in warning
     many = frame(*(row(str(at), "RoPE", 1, 4.0, setting_hash=str(at), tokens=1000 + at) for at in range(9)))
     (warning,) = unequal_training(many)
-    assert "tokens 1000, ..., 1008)" in warning
+    assert "tokens 1000, ..., 1008; perhaps" in warning
+    continued = frame(row("r", "RoPE", 1, 4.0), row("e", "ExPE", 1, 4.1, setting_hash="u", origin="r"))
+    (warning,) = unequal_training(continued)
+    assert "(some continue another run; perhaps" in warning
+
+
+def test_seeds_of_one_parent_are_said() -> None:
+    def tuned(*origins: str | None) -> pd.DataFrame:
+        return frame(*(row(f"r{at}", "RoPE", 1, 4.0, seed=at, origin=one) for at, one in enumerate(origins)))
+
+    assert of_one_parent(tuned(None, None)) == of_one_parent(tuned("a", "b")) == of_one_parent(tuned("a")) == []
+    said = "seeds of RoPE continue the same run (a): intervals leave out what its own seed decided"
+    assert of_one_parent(tuned("a", "a", "a")) == [said]
+    assert of_one_parent(tuned("a", "b", "a")) == [said.replace("(a)", "(a, b)")]
+
+
+def test_lengths_at_which_a_model_was_not_evaluated_are_said() -> None:
+    some = [row("r", "RoPE", factor, 4.0) for factor in (1, 2, 4)]
+    assert at_some_lengths(frame(*some, row("l", "Learned", 1, 4.0))) == ["not evaluated at 2x, 4x: Learned"]
+    assert at_some_lengths(frame(*some, *(row("l", "Learned", factor, None) for factor in (1, 2, 4)))) == []
 
 
 def test_models_that_learned_from_other_text_are_named() -> None:
@@ -162,10 +189,10 @@ def test_models_that_learned_from_other_text_are_named() -> None:
                        training_commit="", training_taken=0.0)  # fmt: skip
     found = tables.caption(rows)
     assert "ExPE learned from other text (corpus d): nothing checks that no text is in both." in found
-    assert "not trained alike (training_corpus c, d)" in found
+    assert "not trained alike (training_corpus c, d; perhaps" in found
     assert "other text" not in tables.caption(rows.assign(training_corpus="c"))
     alike = rows.assign(training_corpus="c")
-    assert "not trained alike (settings that no column of the tables has)" in tables.caption(alike)
+    assert "not trained alike (settings that the tables lack, such as the learning rate)" in tables.caption(alike)
 
 
 def test_the_last_checkpoint_of_each_run_is_shown() -> None:

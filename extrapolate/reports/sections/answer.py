@@ -13,7 +13,7 @@ from extrapolate.reports.sections.learning_rates import at_edge
 from extrapolate.results import verdicts
 from extrapolate.results.described import Described
 from extrapolate.results.verdicts import BETTER, EQUIVALENT, LEAST, NO_SHARED_SEED, TOO_FEW, WORSE
-from extrapolate.statistics.comparable import unequal_training
+from extrapolate.statistics.comparable import of_one_parent, unequal_training
 from extrapolate.statistics.comparison import Comparison, resampled
 from extrapolate.statistics.intervals import FEWEST_SEEDS
 
@@ -74,6 +74,8 @@ def answer(material: Material) -> Answer:
     first = "; ".join(filter(None, clauses))
     if len(found.trained) > 1 and unequal_training(rows):
         first += "; they were not trained alike"
+    if first and of_one_parent(rows):
+        first += "; several seeds continue one run"
     if found.longest > 1:
         second = _against_control(found, alone=not first)
     else:

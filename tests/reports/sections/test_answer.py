@@ -23,10 +23,11 @@ TRAINING = dict.fromkeys(
 def answered(
     models: Mapping[str, Curve], *, seeds: int = 3, documents: int = 40, protocol: str = "fixed-target",
     noise: float = 0.02, base: Mapping[str, float] | None = None, trained_alike: bool = True, spread: float = 0.0,
+    origin: str | None = None,
 ) -> Answer:  # fmt: skip
     """The answer on models in this order; `A + B` is A with an extension, and has A's seeds.
 
-    base: a model's loss within L, 4 if it is not named. spread: the deviation over seeds of losses above the control.
+    origin: the run that all continue. base: a model's loss within L, 4 if it is not named. spread: the deviation over seeds of losses above the control.
     """
     rng = np.random.default_rng(0)
     of_seeds = {model: rng.normal(0, spread, seeds) for model in models if " + " not in model}
@@ -41,7 +42,10 @@ def answered(
                     "run": f"{plain}-{seed}", "control_loss": within, "extension": extension or "as-trained",
                 }  # fmt: skip
                 loss = within + above + (of_seeds[plain][seed] if above > 0 else 0.0)
-                rows.append(shared | TRAINING | {"loss": loss, "setting_hash": "s" if trained_alike else model})
+                rows.append(
+                    shared | TRAINING
+                    | {"loss": loss, "setting_hash": "s" if trained_alike else model, "origin": origin}
+                )  # fmt: skip
                 if np.isnan(loss):
                     continue
                 for document in range(documents):
@@ -122,6 +126,8 @@ FEW = "There are too few documents to tell"
         ({"RoPE": FAILS, "ALiBi": HOLDS}, {"documents": 5}, f"{FEW} models apart."),
         ({"RoPE": FAILS}, {"documents": 5}, f"{FEW}."),
         ({"RoPE": FAILS, "ALiBi": HOLDS}, {"trained_alike": False}, "*; they were not trained alike. With*"),
+        ({"RoPE": FAILS, "ALiBi": HOLDS}, {"origin": "one"}, "*; several seeds continue one run. With*"),
+        ({"RoPE": FAILS, "ALiBi": HOLDS}, {"origin": "one", "seeds": 1}, "*In these runs, * at 4x. With*"),
     ],
 )  # fmt: skip
 def test_the_sentences(models: Mapping[str, Curve], given: dict[str, Any], said: str) -> None:

@@ -20,7 +20,11 @@ def section(name: str, about: str = "", written: tuple[str, ...] = (), **attribu
     def part(material: Material, subject: str) -> Part:
         return Part([Text(f"{name} {subject}")], dict.fromkeys(written, Path.touch))
 
-    made = {"subjects": staticmethod(lambda material: list(about)), "part": staticmethod(part)}
+    made = {
+        "subjects": staticmethod(lambda material: list(about)),
+        "part": staticmethod(part),
+        "__module__": base.__name__,
+    }
     return base.sections.register(name)(type(name, (Section,), made | attributes))
 
 
