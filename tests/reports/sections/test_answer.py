@@ -27,7 +27,8 @@ def answered(
 ) -> Answer:  # fmt: skip
     """The answer on models in this order; `A + B` is A with an extension, and has A's seeds.
 
-    origin: the run that all continue. base: a model's loss within L, 4 if it is not named. spread: the deviation over seeds of losses above the control.
+    origin: the run that all continue. base: a model's loss within L, 4 if it is not named. spread: the deviation over
+    seeds of losses above the control.
     """
     rng = np.random.default_rng(0)
     of_seeds = {model: rng.normal(0, spread, seeds) for model in models if " + " not in model}
