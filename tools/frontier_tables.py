@@ -202,12 +202,13 @@ def trained_otherwise(kept: Rows, others: Mapping[str, Rows]) -> list[str]:
     parts = ["## Trained otherwise", TRAINED_OTHERWISE.format(first=FIRST, longest=LONGEST)]
     for scale, other in others.items():
         name, theirs = TRAININGS[scale], by_encoding(other)
-        own, far = by_encoding(kept).loc[sorted(theirs.index)], f"{LONGEST}x"
+        own, far = by_encoding(of_same_seeds(kept, other)).loc[sorted(theirs.index)], f"{LONGEST}x"
         ranks, their_ranks = (frame[far].astype(float).rank() for frame in (own, theirs))
         both = own.loc[ranks.sort_values().index].join(theirs.drop(columns="Model").add_suffix(f", {name}"))
         encodings = " ".join(f"--pe {encoding}" for encoding in own.index)
+        seeds = other.losses["seed"].nunique()
         parts += [
-            f"### {name}: rank correlation {ranks.corr(their_ranks):.2f}, {other.losses['seed'].nunique()} seeds",
+            f"### {name}: rank correlation {ranks.corr(their_ranks):.2f}, {seeds} seed{'s' * (seeds > 1)}",
             Table(both).markdown(),
             COMMANDS.format(scale=scale, encodings=encodings),
         ]
@@ -216,8 +217,7 @@ def trained_otherwise(kept: Rows, others: Mapping[str, Rows]) -> list[str]:
 
 def learning_rates(kept: Rows, chosen: Rows, tried: pd.DataFrame) -> list[str]:
     """Models with the best of several learning rates beside the same with the study's, in Markdown."""
-    runs = kept.losses.loc[kept.losses["seed"].isin(chosen.losses["seed"]), "run"]
-    same = Rows(*(part[part["run"].isin(runs)] for part in kept))
+    same = of_same_seeds(kept, chosen)
     own, theirs = (by_encoding(one).drop(columns="Needle 1x") for one in (same, chosen))
     losses = tried.pivot(index="Model", columns="Learning rate", values="Validation loss")
     best = losses.idxmin(axis=1).map("{:g}".format)
@@ -229,6 +229,13 @@ def learning_rates(kept: Rows, chosen: Rows, tried: pd.DataFrame) -> list[str]:
         encodings=" ".join(f"--pe {one}" for one in both.index),
     )  # fmt: skip
     return ["## Learning rates", text, Table(both.loc[far.sort_values().index]).markdown()]
+
+
+def of_same_seeds(kept: Rows, other: Rows) -> Rows:
+    """The losses and probes of the runs whose seeds the others have."""
+    seeds = set(other.losses["seed"])
+    losses, probes = (part[part["seed"].isin(seeds)] for part in (kept.losses, kept.probes))
+    return kept._replace(losses=losses, probes=probes)
 
 
 def by_encoding(kept: Rows) -> pd.DataFrame:

@@ -53,7 +53,7 @@ def written(folder: Path, body: str) -> str:
     ],
 )
 def test_what_is_right_passes_every_part(name: str) -> None:
-    parts = list(of_encoding(name, {}, 64))
+    parts = list(of_encoding(name, {}, 32))
     assert [part.wrong for part in parts] == [""] * 8
 
 

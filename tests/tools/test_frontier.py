@@ -145,6 +145,10 @@ def test_models_that_were_trained_otherwise_stand_beside_themselves(frontier, ro
     assert [line[:3] + line[5:7] for line in lines] == [
         ["| NoPE", "3.000", "4.100", "3.000", "5.100"], ["| RoPE", "3.500", "4.250", "3.500", "4.250"],
     ]  # fmt: skip
+    first = other._replace(losses=losses[losses["seed"] == 0])
+    _, _, heading, table, _ = frontier.trained_otherwise(kept, {"adamw": first})
+    assert heading.endswith("1 seed")
+    assert "| RoPE | 3.000 |" in table, "the model's losses are of the same seed"
 
 
 def test_the_page_in_docs_is_made_from_the_kept_rows(frontier) -> None:
