@@ -87,9 +87,10 @@ def _state(thing: Any) -> Any:
     try:
         reduced = thing.__reduce_ex__(2)
     except Exception:
-        return None
-    # Pickle finds a cached function by its name, and makes other objects from arguments and a state.
-    return getattr(thing, "__wrapped__", None) if isinstance(reduced, str) else reduced[1:3]
+        return getattr(thing, "__name__", None)  # of a module
+    if isinstance(reduced, str):  # pickle finds it by its name: a cached function, or one of a library
+        return getattr(thing, "__wrapped__", (getattr(thing, "__module__", None), reduced))
+    return reduced[1:3]
 
 
 def _instructions(code: CodeType) -> list[tuple[str, Any]]:

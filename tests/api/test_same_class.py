@@ -61,7 +61,7 @@ from extrapolate.encodings.plan import Pairs
 
 TABLE, WEIGHTS, LOCK = np.arange(4.0), torch.ones(2), threading.Lock()
 NAMES, MOST, PATTERN = {"a": [1, (2.0, float("nan"))]}, float("inf"), re.compile("x+")
-log = logging.getLogger(__name__)
+log, wave = logging.getLogger(__name__), np.cos
 
 @dataclass(frozen=True)
 class Sizes:
@@ -78,7 +78,7 @@ SIZES, PLAIN = Sizes(heads=[1]), Plain()
 @functools.cache
 def table(size):
     log.debug("%d", size)
-    return TABLE[:size].sum() + WEIGHTS.sum() + len(NAMES) + SIZES.width + PLAIN.a
+    return wave(0.0) + np.abs(TABLE[:size]).sum() + WEIGHTS.sum() + len(NAMES) + SIZES.width + PLAIN.a
 
 class Mine(xt.Encoding):
     display = "Mine"
@@ -155,7 +155,16 @@ from extrapolate.api.own_class import spec_of
 {change}
 spec_of(my_own.Mine)
 """
-AFTER_IMPORT = {"TABLE[1]": 2.0, "WEIGHTS[0]": 3.0, "NAMES['a'][0]": 2, "PLAIN.a": 2, "table": "len", "LOCK": "log"}
+AFTER_IMPORT = {
+    "TABLE[1]": 2.0,
+    "WEIGHTS[0]": 3.0,
+    "NAMES['a'][0]": 2,
+    "PLAIN.a": 2,
+    "table": "len",
+    "LOCK": "log",
+    "wave": "np.sin",
+    "np": "torch",
+}
 
 
 @pytest.fixture
@@ -175,7 +184,7 @@ def test_a_module_gives_its_own_class(change: str) -> None:
 @pytest.mark.parametrize(("name", "value"), AFTER_IMPORT.items(), ids=AFTER_IMPORT)
 @pytest.mark.usefixtures("my_own")
 def test_a_module_that_was_changed_since_it_was_imported_is_refused(name: str, value: object) -> None:
-    value = f"my_own.{value}" if value == "log" else value
+    value = f"my_own.{value}" if value in ("log", "np.sin", "torch") else value
     with pytest.raises(xt.UserError, match=rf"gives another class: {re.split(r'[.[]', name)[0]} was set"):
         script(USE.format(change=f"my_own.{name} = {value}"))
 
