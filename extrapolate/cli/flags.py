@@ -123,7 +123,7 @@ def _parameter(flagged: Flagged, names: Mapping[str, str]) -> Parameter:
 
 
 def _is_list(flagged: Flagged) -> bool:
-    return any(get_origin(kind) in (tuple, Sequence) for kind in flagged.kinds())
+    return any(get_origin(kind) in (tuple, Sequence) or str(kind).startswith("Sequence[") for kind in flagged.kinds())
 
 
 def _is_numbers(flagged: Flagged) -> bool:

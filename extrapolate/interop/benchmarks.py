@@ -2,10 +2,12 @@
 
 import contextlib
 import hashlib
+import inspect
 import json
 import logging
 import os
 import sys
+import sysconfig
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -113,7 +115,9 @@ class Tasks:
         with warnings.catch_warnings(), printed, _metrics_of_lm_eval():  # stdout is for results
             warnings.simplefilter("ignore")
             task_dict = {"tasks": self.tasks, "groups": self.groups}
-            return dict(evaluate(model, task_dict, limit=limit, bootstrap_iters=BOOTSTRAP))
+            found = dict(evaluate(model, task_dict, limit=limit, bootstrap_iters=BOOTSTRAP))
+        groups = {name: getattr(group, "aggregate_metric_list", None) for name, group in self.groups.items()}
+        return found | {"code": {name: _code_of(task) for name, task in self.tasks.items()}, "aggregation": groups}
 
 
 @contextlib.contextmanager
@@ -154,9 +158,15 @@ def rows(model: "RunLM", extension: str, found: Mapping[str, Any]) -> Iterator[d
     scored = {name for name, metrics in found["results"].items() if any("," in metric for metric in metrics)}
     group_of = {child: group for group, inside in children.items() if group in scored for child in inside}
     hashes = {
-        task: _hash_of(samples, found["versions"].get(task), found["configs"].get(task, {}))
+        task: _hash_of(
+            samples, found["versions"].get(task), found["configs"].get(task, {}), found["code"].get(task, "")
+        )
         for task, samples in found["samples"].items()
     }
+
+    def hash_of_group(group: str, leaves: Sequence[str]) -> str:
+        return _hash([repr(found["aggregation"].get(group)), *(hashes[leaf] for leaf in leaves)])
+
     for task, metrics in found["results"].items():
         leaves = _leaves(task, children)
         version = found["versions"].get(task)
@@ -176,7 +186,7 @@ def rows(model: "RunLM", extension: str, found: Mapping[str, Any]) -> Iterator[d
                 "n_questions": sum(found["n-samples"][leaf]["effective"] for leaf in leaves),
                 "n_cut": sum(asked in leaves for asked, _ in model.cut),
                 "task_version": None if version is None else str(version),
-                "targets_hash": hashes[task] if task in hashes else _hash([hashes[leaf] for leaf in leaves]),
+                "targets_hash": hashes[task] if task in hashes else hash_of_group(task, leaves),
             }
 
 
@@ -187,16 +197,38 @@ def _leaves(task: str, children: Mapping[str, Sequence[str]]) -> list[str]:
     return list(dict.fromkeys(leaf for child in children[task] for leaf in _leaves(child, children)))
 
 
-def _hash_of(samples: Sequence[Mapping[str, Any]], version: object, config: Mapping[str, Any]) -> str:
+def _code_of(task: Any) -> str:
+    """A hash of the Python files in the folders that a user's task has functions, or its class, from; empty if none."""
+    import lm_eval
+
+    folders: set[Path] = set()
+
+    def find(value: Any) -> None:
+        if isinstance(value, Mapping | list | tuple):
+            for one in value.values() if isinstance(value, Mapping) else value:
+                find(one)
+        elif callable(value):
+            with contextlib.suppress(TypeError):  # it has no source
+                folders.add(Path(inspect.getfile(inspect.unwrap(value))).resolve().parent)
+
+    config = getattr(task, "config", None)
+    find([type(task), {} if config is None else vars(config)])
+    known = [Path(str(lm_eval.__file__)).parent, Path(__file__).parents[1], *map(Path, sysconfig.get_paths().values())]
+    own = [folder for folder in folders if not any(map(folder.is_relative_to, known))]
+    texts = [path.read_bytes() for folder in own for path in folder.glob("*.py")]
+    return _hash(sorted(hashlib.sha256(text).hexdigest() for text in texts)) if texts else ""
+
+
+def _hash_of(samples: Sequence[Mapping[str, Any]], version: object, config: Mapping[str, Any], code: str = "") -> str:
     """A hash of a task's version and scoring, and its questions, with their prompts, choices and right answers.
 
     lm-eval's own hash of a prompt covers only the text before the choices, and that of a target may be of an index. In
-    its `config`, functions are their source.
+    its `config`, functions are their source. code: of a user's own task.
     """
     names = ("doc_id", "doc_hash", "arguments", "target_hash")
     asked = {json.dumps([sample[name] for name in names], default=str) for sample in samples}
     scoring = json.dumps([config.get(name) for name in SCORING], default=lambda value: type(value).__qualname__)
-    return _hash([str(version), scoring, *sorted(asked)])
+    return _hash([str(version), scoring, code, *sorted(asked)])
 
 
 def _hash(texts: Sequence[str]) -> str:

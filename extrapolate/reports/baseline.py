@@ -253,10 +253,17 @@ def _compared(
 
 def _caveats(pairs: Sequence[_Pair], rows: pd.DataFrame) -> Iterator[str]:
     """What the reader must know about the rows."""
-    changed = [pair.place[-1] for pair in pairs if set(pair.now["config_hash"]) != set(pair.before["config_hash"])]
-    if changed:
-        models = [str(model) for model in dict.fromkeys(pair.place[-1] for pair in pairs) if model in changed]
-        yield f"trained with other settings than in the baseline: {listed(models)}"
+    for column, what in (
+        ("config_hash", "trained with other settings"),
+        ("extension_sha256", "extended by other code"),
+    ):
+        changed = {
+            str(one.place[-1]): None
+            for one in pairs
+            if set(one.now[column].fillna("")) != set(one.before[column].fillna(""))
+        }
+        if changed:
+            yield f"{what} than in the baseline: {listed(list(changed))}"
     if count := int((rows["low"].isna() & rows["difference"].notna()).sum()):
         yield (
             f"{count} of {len(rows)} differences have no interval, and are judged by the tolerance alone: an interval "

@@ -101,10 +101,11 @@ def _cluster(ray: Any, address: str | None) -> Iterator[None]:
     path = os.pathsep.join([package, *filter(None, sys.path)])
     try:
         _reach(address)
-        ray.init(
-            address=address or "local", include_dashboard=False, log_to_driver=False, logging_level="error",
-            configure_logging=False, runtime_env={"env_vars": {"PYTHONPATH": path}},
-        )  # fmt: skip
+        with contextlib.chdir(package):  # or workers could import modules of the current folder, a stranger's perhaps
+            ray.init(
+                address=address or "local", include_dashboard=False, log_to_driver=False, logging_level="error",
+                configure_logging=False, runtime_env={"env_vars": {"PYTHONPATH": path}},
+            )  # fmt: skip
     except (OSError, OverflowError, ValueError) as error:
         ray.shutdown()  # or the remains of a ray:// connection block the next cluster of this process
         raise UserError(f"there is no Ray cluster at `address={address}`: {error}") from None

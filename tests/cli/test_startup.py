@@ -1,9 +1,11 @@
 """The program answers at once: help needs none of the heavy libraries."""
 
 import sys
+from pathlib import Path
 
 import pytest
 
+import extrapolate
 from extrapolate.cli.commands import app
 
 COMMANDS = sorted(command.name for command in app.registered_commands)
@@ -30,6 +32,14 @@ def test_the_list_of_encodings_waits_for_neither_torchs_compiler_nor_pandas(proc
     imported = set(ended.out.partition("IMPORTED")[2].split())
     assert "torch" in imported
     assert not imported & {"torch._dynamo", "sympy", "scipy", "pandas", "pyarrow"}
+
+
+def test_modules_of_the_current_folder_are_not_imported(process, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(Path(extrapolate.__file__).parents[1]))
+    for name in ("rich", "typer", "torch"):
+        (tmp_path / f"{name}.py").write_text("raise RuntimeError('from the current folder')")
+    assert "rope" in process("encodings", program=[sys.executable, "-m", "extrapolate"]).succeeded().out
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -3,6 +3,7 @@
 import re
 import runpy
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -93,6 +94,32 @@ def test_rows_of_a_function_that_changed_are_dropped(store: Path) -> None:
         net.weight.mul_(3)
     xt.evaluate(made, data=store, protocols="windows", **FEWER)
     assert set(pd.read_parquet("ckpt/foreign-Changing/evals.parquet")["protocol"]) == {"windows"}
+
+
+class Scaled(torch.nn.Embedding):
+    """Its logits are scaled by an attribute, and by a buffer that is in no state_dict."""
+
+    def __init__(self) -> None:
+        super().__init__(400, 400)
+        self.factor = 1.0
+        self.register_buffer("temperature", torch.ones(()), persistent=False)
+
+    def forward(self, tokens_BT: torch.Tensor) -> torch.Tensor:
+        return super().forward(tokens_BT) * self.factor / self.temperature
+
+
+@pytest.mark.parametrize("change", [lambda it: setattr(it, "factor", 3.0), lambda it: it.temperature.mul_(0.5)])
+def test_rows_of_a_module_that_changed_outside_its_parameters_are_dropped(
+    change: Callable[[Scaled], object], store: Path
+) -> None:
+    net = Scaled()
+    made = xt.foreign(net, "Scaled", seq_len=16, tokenizer=store)
+    for protocol in ("windows", "fixed-target"):
+        xt.evaluate(made, data=store, protocols=protocol, **FEWER)
+    assert set(pd.read_parquet(made.path / "evals.parquet")["protocol"]) == {"windows", "fixed-target"}
+    change(net)
+    xt.evaluate(made, data=store, protocols="windows", **FEWER)
+    assert set(pd.read_parquet(made.path / "evals.parquet")["protocol"]) == {"windows"}
 
 
 def test_the_losses_are_those_of_its_logits(store: Path) -> None:

@@ -1,5 +1,6 @@
 """Benchmarks check a user's encoding as thoroughly as evaluations by length do, and know what was asked and how."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,86 @@ def test_what_sees_later_tokens_beyond_the_training_length_is_not_scored(
     )  # fmt: skip
     with pytest.raises(xt.UserError, match=wrong):
         RunLM(run, length=512)
+
+
+TASKS = {
+    "questions.jsonl": """
+{"q": "one", "choices": [" a", " b"], "gold": 0}
+{"q": "two", "choices": [" a", " b"], "gold": 1}
+""",
+    "base.yaml": """
+dataset_path: json
+test_split: test
+output_type: multiple_choice
+doc_to_text: "{{q}}"
+doc_to_choice: "{{choices}}"
+doc_to_target: gold
+metric_list:
+  - {metric: acc, aggregation: mean, higher_is_better: true}
+""",
+    "plain.yaml": "task: plain\ninclude: base.yaml\n",
+    "helped.yaml": "task: helped\ninclude: base.yaml\nprocess_results: !function utils.results\n",
+    "classed.yaml": "task: classed\nclass: !function cls.Classed\n",
+    "both.yaml": """
+group: both
+task: [plain, helped]
+aggregate_metric_list:
+  - {metric: acc, weight_by_size: true}
+""",
+    "utils.py": """
+def results(doc, found):
+    return {"acc": float(best(found) == doc["gold"])}
+
+def best(found):
+    return max(range(len(found)), key=lambda at: found[at][0])
+""",
+    "cls.py": """
+import os
+from lm_eval.api.task import ConfigurableTask
+from utils import results
+
+class Classed(ConfigurableTask):
+    def __init__(self, config=None):
+        file = os.path.join(os.path.dirname(__file__), "questions.jsonl")
+        super().__init__(config={
+            "task": "classed", "dataset_path": "json", "dataset_kwargs": {"data_files": {"test": file}},
+            "test_split": "test", "output_type": "multiple_choice", "doc_to_text": "{{q}}",
+            "doc_to_choice": "{{choices}}", "doc_to_target": "gold", "metadata": {"version": 1},
+            "metric_list": [{"metric": "acc", "aggregation": "mean", "higher_is_better": True}],
+        })
+
+    def process_results(self, doc, found):
+        return results(doc, found)
+""",
+}  # fmt: skip
+CHANGES = {
+    "nothing": ("base.yaml", "", "", set()),
+    "a helper": ("utils.py", "return max", "return min", {"helped", "classed", "both"}),
+    "the class": ("cls.py", "return results", "return 1 and results", {"classed", "helped", "both"}),
+    "how a group is averaged": ("both.yaml", "weight_by_size: true", "weight_by_size: false", {"both"}),
+}
+
+
+@pytest.mark.parametrize(("file", "was", "now", "others"), CHANGES.values(), ids=CHANGES)
+def test_ones_own_tasks_are_known_by_all_their_code(
+    file: str, was: str, now: str, others: set[str], store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = xt.train(
+        "rope", data=store, out=tmp_path / "run", seq_len=16, tokens=512, batch_tokens=256, width=32, layers=1, heads=2,
+        precision="fp32",
+    )  # fmt: skip
+    hashes = []
+    for folder, changed in (("a", {}), ("b", {file: TASKS[file].replace(was, now)})):
+        (tmp_path / folder).mkdir()
+        for name, text in {**TASKS, **changed}.items():
+            at = f"dataset_kwargs: {{data_files: {{test: {tmp_path / folder / 'questions.jsonl'}}}}}\n"
+            (tmp_path / folder / name).write_text((at if name == "base.yaml" else "") + text.lstrip())
+        sys.modules.pop("utils", None)
+        monkeypatch.syspath_prepend(str(tmp_path / folder))
+        table = xt.evaluate_tasks(run, ["both", "classed"], include_path=tmp_path / folder, device="cpu")
+        hashes.append(table.drop_duplicates("task").set_index("task")["targets_hash"])
+    assert set(hashes[0].index) == {"plain", "helped", "both", "classed"}
+    assert {task for task in hashes[0].index if hashes[0][task] != hashes[1][task]} == others
 
 
 def test_a_task_that_scores_otherwise_is_another_one() -> None:

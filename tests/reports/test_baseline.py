@@ -262,6 +262,13 @@ def test_sizes_in_names_and_other_settings(write_run, tmp_path):
     write_run(tmp_path / "changed/rope-2", adding(0.0, run="rope-2", layers=2, config_hash="another rate"))
     notes = checked(tmp_path / "before", tmp_path / "changed").notes
     assert notes == ("trained with other settings than in the baseline: RoPE, RoPE + PI",)
+    for folder, sha256 in (("first", "a"), ("edited", "b")):
+        write_run(
+            tmp_path / folder / "rope",
+            lambda row, sha256=sha256: row | {"extension_sha256": sha256 if row["extension"] == "pi" else None},
+        )
+    notes = checked(tmp_path / "edited", tmp_path / "first").notes
+    assert notes == ("extended by other code than in the baseline: RoPE + PI",)
 
 
 @pytest.mark.parametrize(

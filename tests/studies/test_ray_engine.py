@@ -31,6 +31,7 @@ def test_no_cluster_at_an_address(small, address: str) -> None:
 
 def test_a_cluster_does_a_study(small, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
+    Path("pandas.py").write_text("raise RuntimeError('from the current folder')")  # a stranger's study may be beside it
     done = xt.sweep(small(AXES), "out", engine="ray")
     assert not done.failed
     assert {one.cell: one.status for one in status_of(Path("out"))} == {"rope-s0": "done"}
