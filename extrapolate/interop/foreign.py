@@ -300,7 +300,7 @@ def _answers(model: ForeignModel, vocab_size: int) -> tuple[float, ...]:
             torch.linspace(0, end - 1, count).long() for end, count in ((length, TOKENS), (vocab_size, LOGITS))
         )
         answers.append(causality.predictions(logits_BTV)[0][places][:, ids].nan_to_num(0.0, 0.0, 0.0).flatten())
-    return tuple(round(float(x), 4) for x in torch.cat(answers))
+    return tuple(round(float(x), 4) for part in answers for x in part)
 
 
 def _kept(path: Path, model: ForeignModel, config: ForeignConfig, tokenizer: Tokenizer) -> ForeignRun:

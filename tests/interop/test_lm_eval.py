@@ -31,7 +31,8 @@ pytest.importorskip("extrapolate.transformers")  # exported models load without 
 Instance = pytest.importorskip("lm_eval.api.instance").Instance
 RunLM = pytest.importorskip("extrapolate.interop.lm_eval").RunLM
 
-HELLASWAG, ARC = (Path(lm_eval.__file__).parent / "tasks" / name for name in ("hellaswag", "arc"))
+KNOWN = Path(lm_eval.__file__).parent / "tasks"
+HELLASWAG, ARC, HUMANEVAL = KNOWN / "hellaswag", KNOWN / "arc", KNOWN / "humaneval"
 QUESTIONS, LONG = 12, 48
 SUBJECT = ("config", "path", "name", "own_extension", "checkpoints", "load_model")  # what a run is asked for here
 
@@ -79,12 +80,12 @@ def copies(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def few_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Limits lm-eval to two of its thousands of tasks, because finding all takes seconds."""
+    """Limits lm-eval to a few of its thousands of tasks, because finding all takes seconds."""
     from lm_eval import tasks as known
 
     class Few(known.TaskManager):
         def __init__(self, include_path: Any = None, include_defaults: bool = True, **others: Any) -> None:
-            super().__init__(include_path=[*include_path, HELLASWAG, ARC], include_defaults=False, **others)
+            super().__init__(include_path=[*include_path, HELLASWAG, ARC, HUMANEVAL], include_defaults=False, **others)
 
     monkeypatch.setattr(known, "TaskManager", Few)
 
@@ -387,14 +388,12 @@ def test_without_lm_eval_the_error_says_what_to_install(ckpt: Path, cli: Any, mo
 
 @pytest.mark.parametrize("given", ["data_dir", "the current folder"])
 def test_no_script_runs_in_place_of_a_metric(
-    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few_tasks: None, given: str
 ) -> None:
     """`evaluate` prefers a folder with the name of a metric; humaneval loads code_eval."""
     (tmp_path / "code_eval").mkdir()
     (tmp_path / "code_eval/code_eval.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
-    if given != "data_dir":
-        monkeypatch.chdir(tmp_path)
-    folder = tmp_path if given == "data_dir" else None
+    monkeypatch.chdir(tmp_path if given != "data_dir" else trained)
     with pytest.raises(xt.UserError, match="the metric code_eval would be the Python file in"):
-        xt.evaluate_tasks(trained / "rope", ["humaneval"], data_dir=folder)
+        xt.evaluate_tasks(trained / "rope", ["humaneval"], data_dir=tmp_path if given == "data_dir" else None)
     assert not (tmp_path / "ran").exists()
