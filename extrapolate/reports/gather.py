@@ -116,12 +116,14 @@ class Evaluated:
             for part in parts:
                 for key, row in _by_key(part.tables[file], table).items() if file in part.tables else ():
                     before, other = taken.setdefault(key, (row, part))
-                    if str(before[table.value]) != str(row[table.value]):  # NaN is like NaN
+                    for value in table.values:
+                        if str(before[value]) == str(row[value]):  # NaN is like NaN
+                            continue
                         sources = sources_of([part.folder for part in parts])
                         raise UserError(
                             f"{sources[other.folder]} and {sources[part.folder]} differ in {file} for the same "
-                            f"weights, {name}: the {table.value} of {row['model']} at {row['factor']:g}x is "
-                            f"{before[table.value]} and {row[table.value]}. Leave out one"
+                            f"weights, {name}: the {value} of {row['model']} at {row['factor']:g}x is "
+                            f"{before[value]} and {row[value]}. Leave out one"
                         )
             found += [row | {"run": name} for row, _ in taken.values()]
         return found

@@ -163,6 +163,7 @@ def collect(
         asked, of_windows = probes.comparable(found["probes"])
         warnings += of_windows
     shown_probes = {f"probe {probe}": mine for probe, mine in asked.groupby("probe", sort=False)} if len(asked) else {}
+    warnings += [f"{what}: {text}" for what, mine in shown_probes.items() for text in at_some_lengths(mine)]
     warnings += between_tables({**rows, **shown_probes})
     material = Material(evaluated, probes=asked, warnings=(*evaluated.left_out, *warnings))
     if not rows:

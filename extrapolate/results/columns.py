@@ -55,12 +55,12 @@ class Group:
 class Table:
     """A table's columns in groups, and its key: a row replaces older ones with the same key.
 
-    value: the column in which rows with the same key and run must agree if several folders are read together.
+    values: the columns in which rows with the same key and run must agree if several folders are read together.
     """
 
     groups: tuple[Group, ...]
     key: tuple[str, ...]
-    value: str = ""
+    values: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]

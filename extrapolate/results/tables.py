@@ -80,7 +80,7 @@ EVALS = Table(
         *RUN,
     ),
     key=key("protocol"),
-    value="loss",
+    values=("loss", "key_context", "key_within", "key_loss"),
 )  # fmt: skip
 
 EVAL_DOCUMENTS = Table(
@@ -189,7 +189,7 @@ PROBES = Table(
         *RUN,
     ),
     key=(*key("probe"), "depth"),
-    value="loss",
+    values=("loss",),
 )  # fmt: skip
 
 _ASKED = setting(
@@ -233,7 +233,7 @@ TASKS = Table(
         MODEL, TRAINING, without(IDENTITY, "corpus_hash"), PROVENANCE,
     ),
     key=("run", "extension", "task", "metric", "filter", "shots", "length", "step", "precision"),
-    value="value",
+    values=("value",),
 )  # fmt: skip
 
 _INSPECTED = setting(
@@ -276,7 +276,7 @@ INSPECTIONS = Table(
     key=(
         "run", "extension", "measurement", "quantity", "layer", "head", "at", "factor", "split", "step", "precision",
     ),
-    value="value",
+    values=("value",),
 )  # fmt: skip
 
 # The tables in a run's folder, except those with rows for documents, which belong to EVALS.

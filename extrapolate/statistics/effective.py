@@ -42,17 +42,20 @@ def accuracies(rows: pd.DataFrame) -> pd.DataFrame:
 def effective_lengths(rows: pd.DataFrame, threshold: float = THRESHOLD) -> pd.DataFrame:
     """The effective length of each model: up to it, the interval of every probe's accuracy is above the threshold.
 
-    `rows` are those of `Material.probes`. Returns one row per model: `model`; `threshold`; `length`, tokens, and
-    `factor`, missing if a probe fails at the shortest length; `probes`, their number; `ends_at`, the next length,
-    `fails`, the probe with the lowest accuracy there, and its `accuracy`, `low` and `high`, missing if no probe fails
-    up to the longest length. `own_length`, `own_factor`, `own_ends_at` and `own_fails` are the same with `own_bars`
-    instead of the threshold, from 1x on; they are missing if a probe was not evaluated at 1x.
+    `rows` are those of `Material.probes`; lengths at which a model lacks one of its probes do not count. Returns one
+    row per model: `model`; `threshold`; `length`, tokens, and `factor`, missing if a probe fails at the shortest
+    length; `probes`, their number; `ends_at`, the next length, `fails`, the probe with the lowest accuracy there, and
+    its `accuracy`, `low` and `high`, missing if no probe fails up to the longest length. `own_length`, `own_factor`,
+    `own_ends_at` and `own_fails` are the same with `own_bars` instead of the threshold, from 1x on; they are missing if
+    a probe was not evaluated at 1x.
     """
     found = accuracies(rows).assign(threshold=threshold)
     found["own"] = own_bars(found, threshold)
     table = []
     for model, mine in found.groupby("model", sort=False):
-        row: dict[str, Any] = {"model": model, "threshold": threshold, "probes": mine["probe"].nunique()}
+        probes = mine["probe"].nunique()
+        mine = mine[mine.groupby("factor")["probe"].transform("nunique") == probes]
+        row: dict[str, Any] = {"model": model, "threshold": threshold, "probes": probes}
         row |= _reached(mine, "threshold")
         own = _reached(mine[mine["factor"] >= 1], "own") if mine["own"].notna().all() else dict.fromkeys(row)
         table.append(row | {f"own_{name}": own[name] for name in ("length", "factor", "ends_at", "fails")})

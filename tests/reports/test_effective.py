@@ -77,6 +77,13 @@ def test_a_model_reaches_as_far_as_all_probes_surely_pass() -> None:
     assert effective_lengths(ROWS, 0.8).set_index("model")["fails"]["A"] == "tracking"
 
 
+def test_a_length_at_which_a_probe_was_not_evaluated_does_not_count() -> None:
+    both = [*rows_of("A", "needle", {1: 1.0, 2: 1.0, 4: 1.0}), *rows_of("A", "tracking", {1: 1.0, 2: 1.0})]
+    found = effective_lengths(pd.DataFrame(both)).iloc[0]
+    assert (found["length"], found["own_length"]) == (128, 128)
+    assert pd.isna(found["ends_at"])
+
+
 def own_by_hand(rows: pd.DataFrame, share: float) -> dict[str, int]:
     """The longest length up to which all probes keep the share, with the interval of a mean written out; 0 for none."""
     reached = {}

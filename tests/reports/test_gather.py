@@ -117,11 +117,13 @@ def test_a_run_in_the_folder_of_another_is_named(write_run, tmp_path):
     assert sorted(gather([tmp_path / "ck", tmp_path / "ck/exp/inner"]).runs) == ["exp", "inner"]
 
 
-def test_other_losses_of_the_same_run_are_refused(write_run, tmp_path):
+@pytest.mark.parametrize("changed", ["loss", "key_context", "key_within", "key_loss"])
+def test_other_losses_of_the_same_run_are_refused(write_run, tmp_path, changed):
     run = own(write_run(tmp_path / "ck/exp", called("exp")))
-    other = write_run(tmp_path / "copy", called("exp", loss=1.0))
+    other = write_run(tmp_path / "copy", called("exp", **{changed: 1}))
+    said = rf"differ in evals\.parquet for the same weights, exp: the {changed} of RoPE at"
     for read in (lambda: xt.report([run, other], tmp_path / "report"), lambda: xt.compare([run, other])):
-        with pytest.raises(UserError, match=r"differ in evals\.parquet for the same weights, exp: the loss of RoPE at"):
+        with pytest.raises(UserError, match=said):
             read()
 
 

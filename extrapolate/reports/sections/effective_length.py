@@ -51,9 +51,9 @@ EFFECTIVE_LENGTHS = Described(
 EXPLAINED = """\
 The effective length is the longest at which a model passes all of these probes: {}. A model passes a probe if the lower
 end of the 95 % interval of its accuracy, the mean over depths, is at least {:g}, at this length and at every shorter
-one that was evaluated. A probe that a model never learned fails at every length, so its effective length then says
-nothing about its use of context. RULER (arXiv 2404.06654) has a threshold of about 0.85, but other tasks, so compare
-effective lengths only within a report.
+one; lengths at which one of the probes was not evaluated do not count. A probe that a model never learned fails at
+every length, so its effective length then says nothing about its use of context. RULER (arXiv 2404.06654) has a
+threshold of about 0.85, but other tasks, so compare effective lengths only within a report.
 
 "Relative to its own 1x" replaces the threshold by {:g} times the model's own accuracy at 1x, both counted from chance.
 It tells how far a model keeps what it has learned, even if that is little. The accuracy at 1x is taken as exact; a

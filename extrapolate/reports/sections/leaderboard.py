@@ -75,6 +75,10 @@ class Leaderboard(Section):
                 Table(_shown(table), f"{protocol}, rank by loss at each length, with its 95 % interval"),
                 Text(EXPLAINED.format(clusters=clusters, least=LEAST)),
             ]
+            if unranked := sorted(set(rows["model"]) - set(table["model"])):
+                blocks.append(
+                    Text(f"Without a loss at any of these lengths, and so not ranked: {', '.join(unranked)}.")
+                )
             if table["low"].isna().any():
                 blocks.append(
                     Text("A rank without an interval has fewer than 10 clusters, or shares no seed with others.")

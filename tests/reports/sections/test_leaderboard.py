@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 
 import extrapolate as xt
+from extrapolate import results
 from extrapolate.reports.page import Table
 from extrapolate.reports.sections.leaderboard import Leaderboard
 
@@ -50,6 +51,15 @@ def test_a_rank_and_its_interval_at_each_length(cli, models, tmp_path):
     assert "| D | 1 [1, 4] | n/a | 1 |" in page
     assert "another seed may give another order" in page
     assert "extrapolate report ckpt --leaderboard" in page
+
+
+def test_a_model_without_a_loss_at_any_length_is_named(models, tmp_path):
+    folder = models({"A": 0.1, "B": 0.0, "C": None})
+    for name in "ABC":
+        evals = folder / f"run-{name}/evals.parquet"
+        results.change(evals, results.EVALS, lambda row: row if row["factor"] == 2 else None)
+    xt.report(folder, tmp_path / "report", leaderboard=True)
+    assert "and so not ranked: C." in (tmp_path / "report/report.md").read_text()
 
 
 def test_models_that_share_no_seed_have_ranks_without_intervals(models, tmp_path):
