@@ -24,11 +24,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 LEVEL = os.environ.get("EXTRAPOLATE_FAULTS", "ci")
-for name, examples in {"flips": {"ci": 1000, "long": 10_000}, "fuzzing": {"ci": 200, "long": 1500}}.items():
+for name, examples in {"flips": {"ci": 300, "long": 10_000}, "fuzzing": {"ci": 100, "long": 1500}}.items():
     settings.register_profile(name, max_examples=examples[LEVEL], deadline=None)
 
 TIMES = {
-    "ci": {"kills": 16, "signals": 4, "failures": 4},
+    "ci": {"kills": 8, "signals": 2, "failures": 2},
     "long": {"kills": 300, "signals": 50, "failures": 50},
 }
 
