@@ -116,7 +116,7 @@ class Tasks:
             warnings.simplefilter("ignore")
             task_dict = {"tasks": self.tasks, "groups": self.groups}
             found = dict(evaluate(model, task_dict, limit=limit, bootstrap_iters=BOOTSTRAP))
-        groups = {name: getattr(group, "aggregate_metric_list", None) for name, group in self.groups.items()}
+        groups = {name: _aggregation_of(group) for name, group in self.groups.items()}
         return found | {"code": {name: _code_of(task) for name, task in self.tasks.items()}, "aggregation": groups}
 
 
@@ -165,7 +165,7 @@ def rows(model: "RunLM", extension: str, found: Mapping[str, Any]) -> Iterator[d
     }
 
     def hash_of_group(group: str, leaves: Sequence[str]) -> str:
-        return _hash([repr(found["aggregation"].get(group)), *(hashes[leaf] for leaf in leaves)])
+        return _hash([found["aggregation"].get(group, ""), *(hashes[leaf] for leaf in leaves)])
 
     for task, metrics in found["results"].items():
         leaves = _leaves(task, children)
@@ -195,6 +195,13 @@ def _leaves(task: str, children: Mapping[str, Sequence[str]]) -> list[str]:
     if task not in children:
         return [task]
     return list(dict.fromkeys(leaf for child in children[task] for leaf in _leaves(child, children)))
+
+
+def _aggregation_of(group: Any) -> str:
+    """How a group averages the scores of its tasks, with the source of functions."""
+    listed = getattr(group, "aggregate_metric_list", None) or []
+    settings = [one if isinstance(one, Mapping) else vars(one) for one in listed]
+    return json.dumps(settings, default=lambda one: inspect.getsource(one) if callable(one) else type(one).__qualname__)
 
 
 def _code_of(task: Any) -> str:

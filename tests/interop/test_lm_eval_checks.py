@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -126,6 +127,24 @@ def test_ones_own_tasks_are_known_by_all_their_code(
         hashes.append(table.drop_duplicates("task").set_index("task")["targets_hash"])
     assert set(hashes[0].index) == {"plain", "helped", "both", "classed"}
     assert {task for task in hashes[0].index if hashes[0][task] != hashes[1][task]} == others
+
+
+def test_a_groups_own_average_is_known_by_its_source() -> None:
+    """Not by its address, which is another in every process."""
+    benchmarks = pytest.importorskip("extrapolate.interop.benchmarks")
+
+    def of(aggregation: object) -> str:
+        metrics = [SimpleNamespace(metric="acc", aggregation=aggregation)]
+        return benchmarks._aggregation_of(SimpleNamespace(aggregate_metric_list=metrics))
+
+    def made() -> object:
+        def average(scores, sizes, weight_by_size):
+            return max(scores)
+
+        return average
+
+    assert of(made()) == of(made())
+    assert len({of(made()), of("mean"), of(of)}) == 3
 
 
 def test_a_task_that_scores_otherwise_is_another_one() -> None:
