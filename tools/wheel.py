@@ -3,7 +3,7 @@
 The wheel is built from a clean clone of this repository. Each way puts it into an empty environment, with the versions
 of constraints.txt: `pip install` into a new venv, `pipx install`, and `uv tool install`. There it must start. What was
 installed first for a Python also trains, evaluates and reports on a very small model, in an empty folder. Without
-arguments, every way is tried with Python 3.11 and 3.13.
+arguments, every way is tried with Python 3.11, 3.12 and 3.13.
 
 A Python that is neither here nor to be had is named, and nothing is tried with it. The exit code is 1 where something
 failed, or where no Python was to be had.
@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-EVERY = [f"{way}:{version}" for version in ("3.11", "3.13") for way in ("pip", "pipx", "uv")]
+EVERY = [f"{way}:{version}" for version in ("3.11", "3.12", "3.13") for way in ("pip", "pipx", "uv")]
 
 
 def run(*command: object, cwd: Path | None = None, **environment: str) -> str:

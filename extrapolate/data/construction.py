@@ -191,7 +191,7 @@ class Construction:
         for part in parts.values():
             part.end_file()
         names = [TOKENIZER, *(name for part in parts.values() for name in part.names)]
-        there = {name: dict(content) for name, content in self._progress.model_dump()["files"].items()}
+        there = {name: dict(entry) for name, entry in self._progress.model_dump()["files"].items()}
         splits = {name: {"shards": part.names, **part.part} for name, part in parts.items()}
         return {
             "vocab_size": self.vocab_size,

@@ -1,5 +1,6 @@
 """What `make gpu` writes, and what it says where there is no GPU."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -61,3 +62,10 @@ def test_a_comparison_has_a_row_for_each_model_and_a_loss_for_each_factor(
     losses = tables[1].rows
     assert list(losses.columns) == ["model", "1x", "2x", "4x", "8x", "16x"]
     assert all(3 < float(loss) < 7 for loss in losses.iloc[0, 1:])
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="make gpu runs them where there is a GPU")
+def test_the_tests_for_a_gpu_are_run_and_counted(gpu: ModuleType) -> None:
+    passed, said = gpu.run_tests()
+    assert passed
+    assert re.match(r"\d\d\d skipped.* in ", said), said
