@@ -1,6 +1,7 @@
 """Draws the windows of a protocol on one short document, from the protocol's own layout."""
 
 import io
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -61,7 +62,7 @@ def picture(protocol: str) -> "Figure":
     layout = drawn_one.layout(np.array([tokens]), L, [factor * L for factor in FACTORS], 1000)
     rows = {f"{factor}x": bars_of(layout.rows[factor * L]) for factor in FACTORS}
     rows["control"] = bars_of(layout.control)
-    depth = sum(len(bars) * LANE + GAP for bars in rows.values())
+    depth = math.fsum(len(bars) * LANE + GAP for bars in rows.values())  # the same in every version of Python
     above, below = 0.62, 0.5
     height = above + depth + below
     figure = Figure(figsize=(9.6, height), facecolor="white")

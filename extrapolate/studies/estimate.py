@@ -16,7 +16,7 @@ from typing import Any
 
 from extrapolate.data.store import Store
 from extrapolate.evaluation import lengths
-from extrapolate.evaluation.protocols.base import parse_protocol
+from extrapolate.evaluation.protocols.base import lengths_of, parse_protocol
 from extrapolate.extensions import recipe as recipes
 from extrapolate.machine.children import Child, reply
 from extrapolate.machine.limits import cores
@@ -171,7 +171,8 @@ def _evaluate(cell: Resolved, path: Path) -> float:
     settings = cell.evaluation
     most = settings.most_targets()
     names = [parse_protocol(protocol).name for protocol in settings.protocols]
-    caps = {name: min(most.get(name, EVALUATED_TARGETS), EVALUATED_TARGETS) for name in names}
+    few = max(EVALUATED_TARGETS, *lengths_of(settings.factors, cell.config.training.seq_len))  # a span of each length
+    caps = {name: min(most.get(name, few), few) for name in names}
     if not caps:
         return 0.0
     store = Store.open(cell.data)

@@ -1,5 +1,8 @@
 """How long a study takes: the parts that are measured, put together."""
 
+import time
+from pathlib import Path
+
 import pytest
 
 from extrapolate.studies import estimate as module
@@ -23,3 +26,12 @@ def test_only_one_learning_rate_is_evaluated_and_continued(small, resolved, monk
     assert list(found.training_s.values()) == [2.0, 2.0, 2.0, 1.0, 0.0, 0.0]
     assert list(found.evaluation_s.values()) == [evaluation_s, 0.0, 0.0, evaluation_s, 0.0, 0.0]
     assert found.seconds == pytest.approx(7 + 2 * evaluation_s)
+
+
+def test_an_evaluation_at_long_lengths_is_measured_on_a_span_of_the_longest(
+    small, resolved, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, (cell,) = resolved(small('[axes]\nencoding = ["rope"]\n', factors="[1, 4]"))
+    monkeypatch.setattr(module, "EVALUATED_TARGETS", 32)  # fewer than a span of 4 x 16 tokens
+    module._train(cell, tmp_path / "run", time.time())
+    assert module._evaluate(cell, tmp_path / "run") > 0.0
