@@ -30,7 +30,7 @@ site: $(VENV)/site-installed  ## the documentation as a site, in site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 test: $(VENV)/test-installed  ## the test suite, but for faults and the project's own tools
-	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
+	CUDA_VISIBLE_DEVICES= $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder  # a GPU has `make gpu`
 
 faults: $(VENV)/test-installed  ## kills, full disks, flipped bits and damaged input, thousands of them, and the tests of tools/, in about an hour (FAULTS=ci: in minutes); needs strace
 	EXTRAPOLATE_FAULTS=$(FAULTS) OMP_NUM_THREADS=1 $(BIN)/pytest tests/faults tests/tools -n auto --dist loadfile --no-loadscope-reorder
@@ -53,7 +53,7 @@ lock: $(VENV)/bin/python  ## write constraints.txt: the newest versions that go 
 oldest: $(VENV)-oldest/installed  ## the test suite with the oldest versions that pyproject.toml allows, in an environment of its own
 	$(VENV)-oldest/bin/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(OLDEST)
 
-gpu: $(VENV)/test-installed  ## on a machine with a CUDA GPU: its tests, measurements and a small comparison, written to docs/gpu.md
+gpu: $(VENV)/test-installed  ## on a machine with a CUDA GPU: its tests and the speed of training, written to docs/gpu.md
 	$(BIN)/python tools/gpu.py
 
 mutants: $(VENV)/mutants-installed  ## mutation testing of the numeric modules, in about an hour (LAST=0123456789: all; ONLY=extrapolate.model: one room)

@@ -1,14 +1,14 @@
-"""What a GPU makes of this program: `make gpu` runs the tests for one, measures, compares, and writes docs/gpu.md.
+"""What a GPU makes of this program: `make gpu` runs the tests for one, measures training, and writes docs/gpu.md.
 
 Without a GPU it says so, and ends with exit code 2.
 """
 
+import itertools
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,20 +17,19 @@ from typing import Any
 import pandas as pd
 import torch
 
-import extrapolate as xt
 from extrapolate.benchmark import bench_config
-from extrapolate.data.store import Store
 from extrapolate.machine.memory import forget_peak, peak_mib
 from extrapolate.model.model import Model
 from extrapolate.runs import provenance
+from extrapolate.runs.config import TrainedConfig
+from extrapolate.runs.resolve import operations
 from extrapolate.training.optimizer import optimizer_of
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "gpu.md"
 NO_GPU = "Error: torch finds no CUDA GPU on this machine, and `make gpu` needs one: docs/gpu.md stays as it is"
-PRESETS = {"tiny": (64, 512, 4096), "expe-35m": (16, 64)}  # and how many windows are trained on at once
-COMPARED = ("rope", "expe", "alibi", "none")
-FACTORS = (1, 2, 4, 8, 16)
+PRESETS = {"tiny": (32, 4096), "expe-35m": (32,), "expe-135m": (64,)}  # and the windows of a forward pass
+MODES = (("fp32", False), ("bf16", False), ("bf16", True))  # precision, and whether it is compiled
 WARM_UP_STEPS = 5  # the first of them compiles
 
 
@@ -69,34 +68,42 @@ def run_tests() -> tuple[bool, str]:
 
 
 def training_table(
-    device: str, presets: dict[str, tuple[int, ...]] = PRESETS, modes: Sequence[bool] = (False, True), repeats: int = 20
+    device: str,
+    presets: Mapping[str, tuple[int, ...]] = PRESETS,
+    modes: Sequence[tuple[str, bool]] = MODES,
+    repeats: int = 20,
 ) -> Table:
     """Tokens per second of one step: forward, backward, clipping, AdamW."""
     rows = []
-    for preset, batches in presets.items():
-        for windows in batches:
-            for precision in ("fp32", "bf16"):
-                for compiled in modes:
-                    forget_peak(device)
-                    seconds = _step_seconds(preset, windows, precision, compiled, device, repeats)
-                    length = bench_config(preset, None).training.seq_len
-                    rows.append(
-                        {
-                            "preset": preset,
-                            "windows": windows,
-                            "tokens": windows * length,
-                            "precision": precision,
-                            "mode": "compiled" if compiled else "eager",
-                            "tokens/s": f"{windows * length / seconds:,.0f}",
-                            "peak MiB": f"{peak_mib(device) or 0:,.0f}",
-                        }
-                    )
-    words = "RoPE on random tokens: the median step, which ends when the GPU has done it."
+    for preset, (precision, compiled) in itertools.product(presets, modes):
+        for windows in presets[preset]:
+            forget_peak(device)
+            config = bench_config(preset, None)
+            tokens = windows * config.training.seq_len
+            rate = tokens / _step_seconds(config, windows, precision, compiled, device, repeats)
+            rows.append(
+                {
+                    "preset": preset,
+                    "windows": windows,
+                    "tokens": f"{tokens:,}",
+                    "precision": precision,
+                    "mode": "compiled" if compiled else "eager",
+                    "tokens/s": f"{rate:,.0f}",
+                    "TFLOP/s": f"{rate * operations(config) / config.training.tokens / 1e12:.3g}",
+                    "peak MiB": f"{peak_mib(device) or 0:,.0f}",
+                }
+            )
+    words = (
+        "RoPE on random tokens: the median of the steps, each of which ends when the GPU has done it. Operations "
+        "follow from the sizes, as in [what the large presets cost](scaling.md#what-the-large-presets-cost)."
+    )
     return Table("Training", words, pd.DataFrame(rows))
 
 
-def _step_seconds(preset: str, windows: int, precision: str, compiled: bool, device: str, repeats: int) -> float:
-    config = bench_config(preset, None)
+def _step_seconds(
+    config: TrainedConfig, windows: int, precision: str, compiled: bool, device: str, repeats: int
+) -> float:
+    torch.compiler.reset()  # nothing that was compiled for other sizes
     torch.manual_seed(0)
     model = Model(config.model, "rope", {}, config.training.seq_len).to(device).train()
     optimizer = optimizer_of(model, config.training)
@@ -125,43 +132,12 @@ def _median_seconds(work: Callable[[], Any], device: str, repeats: int) -> float
     return statistics.median(times[WARM_UP_STEPS:])
 
 
-def comparison_tables(
-    folder: Path, data: Store, device: str, *, seq_len: int = 64, tokens: int = 1_500_000
-) -> list[Table]:
-    """A small comparison: what each encoding's training took, and its losses at every factor."""
-    trained, losses, speeds = [], [], []
-    for name in COMPARED:
-        run = xt.train(name, data=data, out=folder / name, device=device, seq_len=seq_len, tokens=tokens)
-        log = pd.read_parquet(run.path / "metrics.parquet")
-        found = xt.evaluate(run, data=data, factors=FACTORS, protocols=["windows"], device=device)
-        found = found[found["extension"] == found["extension"].iloc[0]].set_index("factor")
-        label = found["model"].iloc[0]
-        trained.append(
-            {
-                "model": label,
-                "validation loss": f"{log['val_loss'].dropna().iloc[-1]:.3f}",
-                "seconds": f"{run.training_seconds():.0f}",
-                "tokens/s": f"{log['tokens_per_s'].median():,.0f}",
-            }
-        )
-        losses.append({"model": label} | {f"{factor}x": f"{found['loss'][factor]:.3f}" for factor in FACTORS})
-        speeds.append({"model": label} | {f"{factor}x": f"{found['tokens_per_s'][factor]:,.0f}" for factor in FACTORS})
-    parts = {
-        "training": ("`extrapolate train`, preset `tiny`.", trained),
-        "losses": ("Nats per token: `extrapolate eval-lengths`, protocol `windows`.", losses),
-        "evaluation speed": ("Inputs per second of the same evaluation.", speeds),
-    }
-    return [Table(f"A small comparison: {name}", words, pd.DataFrame(rows)) for name, (words, rows) in parts.items()]
-
-
 def main() -> int:
     if not torch.cuda.is_available():
         print(NO_GPU, file=sys.stderr)
         return 2
     passed, tests = run_tests()
-    with tempfile.TemporaryDirectory() as name:
-        store = xt.tokenize("stdlib", out=Path(name) / "stdlib")
-        tables = [training_table("cuda"), *comparison_tables(Path(name), store, "cuda")]
+    tables = [training_table("cuda")]
     date = datetime.now(UTC).strftime("%Y-%m-%d")
     libraries = f"torch {torch.__version__}, CUDA {torch.version.cuda}"
     PAGE.write_text(
