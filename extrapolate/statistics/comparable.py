@@ -93,8 +93,9 @@ def named_by_run(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def unequal_training(rows: pd.DataFrame) -> list[str]:
-    """A warning if models differ in more than their encodings."""
-    if rows["setting_hash"].nunique() <= 1:
+    """A warning if models differ in more than their encodings, or in how far they are trained."""
+    same_settings = rows["setting_hash"].nunique() <= 1
+    if same_settings and rows["tokens"].nunique() <= 1:
         return []
     told = ("preset", "training_corpus", "trained_length", "tokens", "parameters", "training_precision")
     differing = []
@@ -104,7 +105,9 @@ def unequal_training(rows: pd.DataFrame) -> list[str]:
             differing.append(f"{column} {', '.join(said)}")
     if 0 < rows["origin"].notna().sum() < len(rows):
         differing.append("some continue another run")
-    differing.append(f"{'perhaps other ' if differing else ''}settings that the tables lack, such as the learning rate")
+    if not same_settings:
+        lacking = "settings that the tables lack, such as the learning rate"
+        differing.append(f"perhaps other {lacking}" if differing else lacking)
     detail = f" ({'; '.join(differing)})"
     return [f"the models were not trained alike{detail}: their losses differ by more than the encoding"]
 

@@ -159,6 +159,9 @@ def test_models_that_were_not_trained_alike_are_said() -> None:
     unlike = frame(row("r", "RoPE", 1, 4.0), row("e", "ExPE", 1, 4.1, setting_hash="u", tokens=7000))
     (warning,) = unequal_training(unlike)
     assert "tokens 1000, 7000; perhaps other settings that the tables lack, such as the learning rate)" in warning
+    further = frame(row("r", "RoPE", 1, 4.0), row("e", "ExPE", 1, 4.1, tokens=7000))  # evaluated after other steps
+    (warning,) = unequal_training(further)
+    assert "(tokens 1000, 7000)" in warning
     many = frame(*(row(str(at), "RoPE", 1, 4.0, setting_hash=str(at), tokens=1000 + at) for at in range(9)))
     (warning,) = unequal_training(many)
     assert "tokens 1000, ..., 1008; perhaps" in warning
