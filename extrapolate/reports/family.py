@@ -6,14 +6,15 @@ comparisons. With three seeds, almost nothing could be shown then: the quantile 
 grows as the square root of n.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import pandas as pd
 
 from extrapolate.names import AS_TRAINED
-from extrapolate.results.verdicts import BETTER, EQUIVALENT, WORSE
+from extrapolate.results.verdicts import BETTER, EQUIVALENT, LEAST, WORSE
 from extrapolate.statistics.comparison import CONTROL, Comparison, comparisons
 from extrapolate.statistics.intervals import FEWEST_SEEDS, judged_together
 
@@ -28,17 +29,18 @@ class Family:
     """What was compared, at the longest length.
 
     trained: the models as they were trained, in the order of the table. reference: the first of them. longest: the
-    longest factor that any of them reaches. alike: whether a model and its control differ only in how far back they
-    see. orders: the models compared with the reference. controls: the models compared with their own controls.
-    extensions: the models with an extension, compared with the same models without it.
+    longest factor that any of them reaches. orders: the models compared with the reference. controls: the models
+    compared with their own controls. excused: how far a model may be above its control for another reason than length,
+    nats; infinite if it is not among them. extensions: the models with an extension, compared with the same models
+    without it.
     """
 
     trained: Sequence[str]
     reference: str
     longest: float
-    alike: bool
     orders: Sequence[Comparison]
     controls: Sequence[Comparison]
+    excused: Mapping[str, float]
     extensions: Sequence[Comparison]
 
     def all(self) -> list[Comparison]:
@@ -46,24 +48,26 @@ class Family:
         return [*self.orders, *self.controls, *self.extensions]
 
 
-def of_control(one: Comparison, alike: bool) -> OfControl | None:
-    """The verdict on a model beside its control; None if it is undecided.
+def of_control(one: Comparison, excused: Mapping[str, float]) -> OfControl | None:
+    """The verdict on a model beside its control; None if it is undecided. excused: see Family.
 
-    A model holds if it is not better, and its interval ends below the least difference that matters. If not `alike`,
-    the model's windows begin without context, so it is never called worse.
+    A model holds if it is not better, and its interval ends below the least difference that matters.
     """
-    high = None if one.difference is None else one.difference.high
+    found = one.difference
     if one.word == BETTER:
         return BETTER
-    if high is not None and high < one.least:
+    if found is not None and found.high is not None and found.high < one.least:
         return HOLDS
-    return WORSE if alike and one.word == WORSE else None
+    above = found is None or found.low is None or found.low > excused.get(one.model, math.inf)
+    return WORSE if one.word == WORSE and above else None
 
 
 def family(rows: pd.DataFrame, documents: pd.DataFrame, order: Sequence[str], alike: bool) -> Family:
     """The comparisons for one protocol. The losses do not influence what is compared.
 
-    rows, documents: the protocol's rows, and those by document. order: its models in the order of the table.
+    rows, documents: the protocol's rows, and those by document. order: its models in the order of the table. alike:
+    whether a model and its control differ only in how far back they see. If not, its windows begin without context. It
+    is excused for that by as much as it is above its control at 1x, where windows begin most often.
     """
     as_trained = set(rows.loc[rows["extension"] == AS_TRAINED, "model"])
     trained = [model for model in order if model in as_trained] or list(order)
@@ -72,13 +76,22 @@ def family(rows: pd.DataFrame, documents: pd.DataFrame, order: Sequence[str], al
     here = mine[mine["factor"] == longest]
     orders = _judged_together(comparisons(here, controls=False, reference=reference))
     controls = [one for one in comparisons(here, pairs=False) if one.other == CONTROL] if longest > 1 else []
+    excused = dict.fromkeys(trained, 0.0) if alike else _above_control(mine[mine["factor"] == 1.0])
     extensions = _of_extensions(rows, documents[documents["factor"] == longest]) if longest > 1 else []
     return Family(
-        trained, reference, longest, alike,
+        trained, reference, longest,
         _at_false_discovery_rate(orders, _tells_order),
-        _at_false_discovery_rate(controls, lambda one: of_control(one, alike) is not None),
+        _at_false_discovery_rate(controls, lambda one: of_control(one, excused) is not None),
+        excused,
         _at_false_discovery_rate(extensions, _tells_order),
     )  # fmt: skip
+
+
+def _above_control(documents: pd.DataFrame) -> dict[str, float]:
+    """The upper end of each model's loss minus its control's, with the least difference that matters added."""
+    found = [one for one in comparisons(documents, pairs=False) if one.other == CONTROL]
+    highest = {one.model: one.difference.high for one in found if one.difference is not None}
+    return {model: high + LEAST for model, high in highest.items() if high is not None}
 
 
 def simultaneous(one: Comparison, among: int) -> Comparison:

@@ -156,7 +156,7 @@ def _against_control(found: Family, alone: bool) -> str:
     here = found.controls
     if here and all(one.word == TOO_FEW for one in here):
         return "There are too few documents to tell" if alone else ""
-    word = {one.model: of_control(one, found.alike) for one in _lowest(here)}
+    word = {one.model: of_control(one, found.excused) for one in _lowest(here)}
     said = []
     for verdict, (verb, verbs) in {
         BETTER: ("gets better", "get better"),
@@ -220,9 +220,8 @@ def explained(found: Answer) -> str:
             )
     if not isolates(found.protocol):
         said += (
-            " The windows of this protocol begin without context, which the control has. A model can therefore be "
-            "worse than its control for a reason other than length, so this report does not call it worse. The "
-            f"protocol {ISOLATES} isolates length."
+            " The windows of this protocol begin without context, which the control has. A model is therefore called "
+            f"worse only if it is surely further above its control than at 1x. The protocol {ISOLATES} isolates length."
         )
     if found.asked:
         said += (
