@@ -7,6 +7,7 @@ import re
 import sys
 from pathlib import Path
 
+import expe_table_2
 import gpu_hours
 import listed
 import looks
@@ -29,6 +30,8 @@ PARTS = {  # what stands between two comments of a page that is otherwise writte
     ("python-api.md", "calls"): python_calls.table,
     ("results.md", "columns"): tables.columns,
     ("results.md", "json"): tables.json_keys,
+    ("results/expe-table-2.md", "beside the paper"): expe_table_2.beside_the_paper,
+    ("results/expe-table-2.md", "extended"): expe_table_2.extended,
     ("scaling.md", "gpu hours"): gpu_hours.table,
     ("setting-up.md", "settings"): settings.table,
 }
@@ -48,6 +51,7 @@ def main(folder: Path) -> None:
     for (name, part), text in PARTS.items():
         made[name] = fill(made.get(name) or (DOCS / name).read_text(encoding="utf-8"), part, text())
     for name, page in made.items():
+        (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(page, encoding="utf-8")
     for protocol in protocols.names():
         (folder / f"protocol-{protocol}.svg").write_text(svg(protocol), encoding="utf-8")

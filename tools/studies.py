@@ -51,6 +51,7 @@ BEGINNING = """\
 about a million parameters, trained for minutes on two cores, on the sources of Python's standard library. The papers
 trained models that are 25 to over 1,000 times as large, on 350 to over 10,000 times as much text. So this page says
 which of the papers' orders are there already at this scale, and which are not. It does not say that a paper is wrong.
+[ExPE's Table 2](expe-table-2.md) was also trained at its own size.
 
 Each table has the published number and ours. Losses are of different text and tokenizers: compare orders, not numbers.
 ExPE's constants and learning rates are not in its paper: they are our reading.
