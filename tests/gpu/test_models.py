@@ -83,6 +83,17 @@ def test_every_encoding_gives_the_cpus_losses_and_gradients(text: str, device: s
     same_training(*pair(text, device), device)
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_gradients_in_float32_are_the_cpus_to_rounding(compiled: bool, device: str) -> None:
+    ours, theirs = pair("rope", device)
+    tokens, found = tokens_of(L + 1), []
+    for model, where in ((ours, "cpu"), (theirs, device)):
+        loss = torch.compile(model.train().loss) if compiled and model is theirs else model.train().loss
+        loss(tokens[:, :-1].to(where), tokens[:, 1:].to(where)).backward()
+        found.append(torch.cat([each.grad.cpu().flatten() for each in model.parameters() if each.grad is not None]))
+    assert (found[1] - found[0]).norm() < 1e-4 * found[0].norm()
+
+
 @pytest.mark.parametrize("setting", ["sinks", "output_gate", "differential", "canon"])
 def test_what_combines_with_any_encoding_gives_what_the_cpu_does(setting: str, device: str) -> None:
     ours, theirs = pair("rope", device, **{setting: True})
