@@ -187,15 +187,19 @@ def scores_at(
 def _against(
     model: LanguageModel, hidden_ND: Tensor, targets_N: Tensor, likeliest: bool, candidates_NC: Tensor | None
 ) -> Tensor:
-    """The numbers of each target, in the order of `Scores`, float32 [K, N], from LOGIT_ELEMENTS logits at a time."""
+    """The numbers of each target, in the order of `Scores`, float32 [K, N], from LOGIT_ELEMENTS logits at a time.
+
+    A target whose loss is NaN was given no probability: its loss is infinite, and it is not the likeliest.
+    """
     rows = max(1, LOGIT_ELEMENTS // model.vocab_size)
     parts = []
     for first in range(0, len(targets_N), rows):
         targets_R = targets_N[first : first + rows]
         logits_RV = model.head(hidden_ND[first : first + rows]).float()
-        numbers = [F.cross_entropy(logits_RV, targets_R, reduction="none")]
+        loss_R = F.cross_entropy(logits_RV, targets_R, reduction="none")
+        numbers = [loss_R.where(~loss_R.isnan(), math.inf)]
         if likeliest:
-            numbers.append((logits_RV.argmax(dim=-1) == targets_R).float())
+            numbers.append(((logits_RV.argmax(dim=-1) == targets_R) & ~loss_R.isnan()).float())
         if candidates_NC is not None:
             numbers += _over(logits_RV, targets_R, candidates_NC[first : first + rows])
         parts.append(torch.stack(numbers))
@@ -203,11 +207,15 @@ def _against(
 
 
 def _over(logits_RV: Tensor, targets_R: Tensor, candidates_RC: Tensor) -> tuple[Tensor, Tensor]:
-    """Margins, and whether targets are chosen, from logits: their differences are those of losses."""
+    """Margins, and whether targets are chosen, from logits: their differences are those of losses.
+
+    Both are NaN without other candidates. A margin of logits that are NaN is -inf.
+    """
     other_RC = (candidates_RC >= 0) & (candidates_RC != targets_R[:, None])
     above_RC = logits_RV.gather(1, targets_R[:, None]) - logits_RV.gather(1, candidates_RC.clamp(min=0))
     count_R = other_RC.sum(dim=1)
-    margin_R = above_RC.where(other_RC, 0).sum(dim=1) / count_R  # 0 / 0 is NaN
+    sum_R = above_RC.where(other_RC, 0).sum(dim=1)
+    margin_R = sum_R.where(~sum_R.isnan(), -math.inf) / count_R  # 0 / 0 is NaN
     chosen_R = (above_RC.where(other_RC, math.inf) > 0).all(dim=1).float().where(count_R > 0, math.nan)
     return margin_R, chosen_R
 

@@ -101,7 +101,7 @@ class Answers:
     def over_candidates(self) -> dict[str, float | None]:
         """The margin, its standard error over windows, and the share of chosen answers; None if unknown."""
         margin_W = _means(self.margin_WA)
-        few = len(margin_W) < 2
+        few = len(margin_W) < 2 or not np.isfinite(margin_W).all()
         return {
             "margin": float(margin_W.mean()) if len(margin_W) else None,
             "margin_stderr": None if few else float(margin_W.std(ddof=1) / len(margin_W) ** 0.5),

@@ -90,10 +90,15 @@ def train(
     ranks: the processes that train together, which all call this; the first one writes, and any number of processes
     can resume. fsdp: also shard the model. timed: record the speed of steps, which means nothing beside other work.
 
-    Raises UserError if the data do not fill a window, a token sees later ones, `path` holds another run or lies in one,
-    or there is neither a saved state nor the `start` that the run's origin requires; RuntimeError if the loss is no
-    longer finite; Interrupted on Ctrl-C, once the state is saved.
+    Raises UserError if the store holds another text than the configuration says, the data do not fill a window, a token
+    sees later ones, `path` holds another run or lies in one, or there is neither a saved state nor the `start` that the
+    run's origin requires; RuntimeError if the loss is no longer finite; Interrupted on Ctrl-C, once the state is saved.
     """
+    if store.corpus_hash != config.data.corpus_hash:
+        raise UserError(
+            f"{path} is trained on corpus {config.data.corpus_hash}, and {store.path} is {store.corpus_hash} now: make "
+            "its own token store again, or train another run in another folder"
+        )
     if config.origin is not None and start is None and not (resume and _begun(path)):
         raise UserError(
             f"{path} starts from the weights of {config.origin.run}, and no state of its own is saved: name that run "

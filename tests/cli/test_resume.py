@@ -55,6 +55,17 @@ class TestWithoutFlags:
         assert "already finished" in cli("train", "--resume", "--out", "run").succeeded().err
         assert contents(tmp_path) == before
 
+    def test_text_that_changed_since_is_refused(self, cli, tiny, stopped, corpus, store, monkeypatch, tmp_path):
+        monkeypatch.undo()  # text is tokenised here
+        monkeypatch.chdir(tmp_path)
+        shutil.copytree(store, tmp_path / "own")
+        stopped("--pe", "none", *tiny, "--data", "own", "--out", "run")
+        shutil.rmtree(tmp_path / "own")
+        cli("tokenize", corpus, "--out", "own", "--vocab-size", 300, "--min-heldout-tokens", 129).succeeded()
+        before = (tmp_path / "run/state.safetensors").read_bytes()
+        assert "is trained on corpus" in cli("train", "--resume", "--out", "run").error()
+        assert (tmp_path / "run/state.safetensors").read_bytes() == before
+
     def test_what_cannot_begin_is_refused_before_text_is_tokenised(self, refused):
         refused(["train", "--resume", "--out", "gone"], "gone holds no run", "--pe rope")
         refused(["train", "--pe", "rope"], "--seq-len 512")
