@@ -141,7 +141,7 @@ def judged(found: Family, population: Population) -> list[list[tuple[str | None,
     """What is said in answer to each question, with the truth about it, nats."""
     return [
         [(one.word, population.difference(one.model, one.other)) for one in found.orders],
-        [(of_control(one, True), population.truth(one.model)) for one in found.controls],
+        [(of_control(one, found.excused), population.truth(one.model)) for one in found.controls],
         [(one.word, population.difference(one.model, one.other)) for one in found.extensions],
     ]
 

@@ -250,13 +250,14 @@ def _training(run: AnyRun, checkpoint: Checkpoint) -> dict[str, Any]:
     config, provenance = run.config, run.provenance
     if not isinstance(config, TrainedConfig):
         names = (
-            "origin", "preset", "training_corpus", "training_seconds", "training_taken", "tokens", "seed",
-            "training_precision", "training_version", "training_commit", "training_machine",
+            "origin", "origin_sha256", "preset", "training_corpus", "training_seconds", "training_taken", "tokens",
+            "seed", "training_precision", "training_version", "training_commit", "training_machine",
         )  # fmt: skip
         return dict.fromkeys(names)
     training = config.training
     return {
         "origin": None if config.origin is None else config.origin.run,
+        "origin_sha256": None if config.origin is None else config.origin.weights_sha256,
         "preset": config.preset,
         "training_corpus": config.data.corpus_hash,
         # A tuned run only knows the time of its tuning, which would mislead beside a whole training.

@@ -111,6 +111,7 @@ MODEL = Group(
             "another library runs the model and it is not a torch module",
         ),
         sometimes("origin", TEXT, "", "The name of the run that this one continues.", "there is none"),
+        sometimes("origin_sha256", TEXT, "", "The SHA-256 of the weights that it continues.", "there is none"),
         sometimes(
             "own_extension", TEXT, "", "The extension that belongs to the run and is always applied.",
             "there is none",

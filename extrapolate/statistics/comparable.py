@@ -116,7 +116,7 @@ def of_one_parent(rows: pd.DataFrame) -> list[str]:
     """A warning if several seeds of a model continue the same run, so that they share what its seed decided."""
     parents: dict[str, list[str]] = {}
     for model, mine in rows[rows["origin"].notna()].groupby("model", sort=False):
-        if mine["origin"].nunique() < mine["seed"].nunique():
+        if mine["origin_sha256"].nunique() < mine["seed"].nunique():
             parents.setdefault(", ".join(values_of(mine, "origin")), []).append(str(model))
     return [
         f"seeds of {', '.join(models)} continue the same run ({origin}): intervals leave out what its own seed decided"

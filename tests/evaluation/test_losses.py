@@ -204,3 +204,27 @@ def test_bf16_alone_is_under_autocast_and_is_bfloat16_whatever_its_default(count
         torch.set_autocast_dtype("cpu", before)
     assert [model.asked[0][3] for model in (exact, rounded)] == [False, True]
     assert kinds[1] == torch.bfloat16
+
+
+def test_a_target_that_is_given_no_number_has_an_infinite_loss_and_is_never_right() -> None:
+    """NaN would leave its window, or its whole seed, out of means that then look like those of the others."""
+    made = model("rope")
+    tokens_WN = np.random.default_rng(0).integers(1, V, (4, 9))
+    tokens_WN[:, -1] = 0  # NaN is the largest of all logits to argmax, and token 0 the first of all
+    with torch.no_grad():
+        made.embedding.weight[tokens_WN[0, 3]] = float("nan")
+    found = losses.scores_at(
+        made, tokens_WN.__getitem__, 4, 8, np.array([7]), PLAIN, precision="fp32", likeliest=True,
+        candidates_WC=np.array([[0, 1]] * 4), progress=lambda inputs: None,
+    )  # fmt: skip
+    assert found.likeliest_WP is not None
+    assert found.margin_WP is not None
+    assert found.chosen_WP is not None
+    assert found.loss_WP[0, 0] == np.inf
+    assert not found.likeliest_WP[0, 0]
+    assert found.margin_WP[0, 0] == -np.inf
+    assert found.chosen_WP[0, 0] == 0
+    others = [row for row in range(1, 4) if tokens_WN[0, 3] not in tokens_WN[row]]
+    assert others
+    assert np.isfinite(found.loss_WP[others]).all()
+    assert np.isfinite(found.margin_WP[others]).all()

@@ -250,6 +250,11 @@ def test_a_problem_without_text_is_evaluated_at_one_depth_with_the_chance_of_eac
     assert rows["n_answers"].tolist() == [12, 30, 60]
 
 
+def test_an_infinite_margin_has_no_error_and_is_not_left_out() -> None:
+    found = Answers(RIGHT_WA, LOSS_WA, np.array([[1.0], [-np.inf], [2.0]]), np.ones((3, 1))).over_candidates()
+    assert found == {"margin": -np.inf, "margin_stderr": None, "choice": 1.0}
+
+
 @pytest.mark.parametrize("name", ["passkey", "copy"])
 def test_a_row_holds_the_means_of_its_scores_and_of_its_controls(name: str) -> None:
     probe = parse_probe(name)

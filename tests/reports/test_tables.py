@@ -1,5 +1,6 @@
 """Tables from rows made by hand."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -171,13 +172,16 @@ def test_models_that_were_not_trained_alike_are_said() -> None:
 
 
 def test_seeds_of_one_parent_are_said() -> None:
-    def tuned(*origins: str | None) -> pd.DataFrame:
-        return frame(*(row(f"r{at}", "RoPE", 1, 4.0, seed=at, origin=one) for at, one in enumerate(origins)))
+    def tuned(*origins: str | None, names: Sequence[str] = ()) -> pd.DataFrame:
+        rows = [row(f"r{at}", "RoPE", 1, 4.0, seed=at, origin_sha256=one) for at, one in enumerate(origins)]
+        return frame(*(one | {"origin": name} for one, name in zip(rows, names or origins, strict=True)))
 
     assert of_one_parent(tuned(None, None)) == of_one_parent(tuned("a", "b")) == of_one_parent(tuned("a")) == []
     said = "seeds of RoPE continue the same run (a): intervals leave out what its own seed decided"
     assert of_one_parent(tuned("a", "a", "a")) == [said]
     assert of_one_parent(tuned("a", "b", "a")) == [said.replace("(a)", "(a, b)")]
+    assert of_one_parent(tuned("x", "y", names=("a", "a"))) == []  # two runs of one name
+    assert of_one_parent(tuned("x", "x", names=("a", "b"))) == [said.replace("(a)", "(a, b)")]  # a copy
 
 
 def test_lengths_at_which_a_model_was_not_evaluated_are_said() -> None:

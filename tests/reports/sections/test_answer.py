@@ -45,7 +45,8 @@ def answered(
                 loss = within + above + (of_seeds[plain][seed] if above > 0 else 0.0)
                 rows.append(
                     shared | TRAINING
-                    | {"loss": loss, "setting_hash": "s" if trained_alike else model, "origin": origin}
+                    | {"loss": loss, "setting_hash": "s" if trained_alike else model}
+                    | {"origin": origin, "origin_sha256": origin}
                 )  # fmt: skip
                 if np.isnan(loss):
                     continue
