@@ -57,9 +57,9 @@ quarter of the training windows ask for a [needle](../probes.md). All have the s
 with commits {commits}. What each encoding costs is on [another page](cost.md).
 
 Put [your own encoding](../writing-an-encoding.md) into the table: it is trained as the others were, with all three
-seeds, and reported with these rows. For `examples/my_encoding.py:LogBias` that took 7 minutes on two cores (AMD EPYC,
-2026-11-26, commit af83a90febee). The second command makes the report; the third trains all {runs} runs again, which
-takes about five hours on such cores.
+seeds, and reported with these rows. For `examples/my_encoding.py:LogBias` that took 9 minutes on two cores, tokenising
+included (AMD EPYC with AVX-512, 2026-11-27, commit 14127c0f), and about 16 on an older one. The second command makes
+the report; the third trains all {runs} runs again, which takes about five hours on such cores.
 
 ```sh
 extrapolate sweep examples/studies/frontier.toml --pe my_file.py:MyEncoding
@@ -80,7 +80,7 @@ tokens before the question, {needles} per model and seed. Guessing finds 0.06. P
 with the fewest and the most.
 """
 RANKS = """\
-`ev` is the evaluation length divided by L. A bracket is stricter than the sentence at the top of the page: it allows
+`ev` is the evaluation length divided by L. A bracket is stricter than the bold sentences at the top of the page: it holds
 for all comparisons of its model at once.
 """
 PICTURED = """\
