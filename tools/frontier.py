@@ -80,8 +80,8 @@ tokens before the question, {needles} per model and seed. Guessing finds 0.06. P
 with the fewest and the most.
 """
 RANKS = """\
-`ev` is the evaluation length divided by L. A bracket is stricter than the bold sentences at the top of the page: it holds
-for all comparisons of its model at once.
+`ev` is the evaluation length divided by L. A bracket is stricter than the bold sentences at the top of the page: it
+holds for all comparisons of its model at once.
 """
 PICTURED = """\
 Lines are means over seeds, and the thin coloured ones are single seeds. Named are the models with the lowest losses at
