@@ -44,9 +44,9 @@ OTHER_BOOKS = """\
 corpus above does not contain: each shares at most 200 sequences of ten words with any of its books. The models with
 SSMax or QK-norm, RoPE with a base of 500,000 and p-RoPE with p = 0.25 were trained later, and are not among them.
 
-{tokens} tokens are scored at every length; there are too few novels for intervals. Spearman's rank correlation of the models' losses on both texts
-is {near:.3f} at 1x and {far:.3f} at {longest}x. **Rise** is the loss at {longest}x minus that at 1x. Models whose
-place at {longest}x differs by {moved} or more: {movers}.
+{tokens} tokens are scored at every length; there are too few novels for intervals. Spearman's rank correlation of the
+models' losses on both texts is {near:.3f} at 1x and {far:.3f} at {longest}x. **Rise** is the loss at {longest}x minus
+that at 1x. Models whose place at {longest}x differs by {moved} or more: {movers}.
 
 Text of your own needs a column `split`, which is `test` for the books to score and must also name others for training
 and validation:
