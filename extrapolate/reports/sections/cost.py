@@ -1,5 +1,6 @@
 """What each model costs in training and in evaluation, and the loss it has in return."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
@@ -111,8 +112,8 @@ def _most(machines: "pd.Series[str]") -> str | None:
 
 
 def front(cost: "pd.Series[float]", loss: "pd.Series[float]") -> "pd.Series[bool]":
-    """Which are on the front: none is at least as good in both and better in one of the two."""
-    points = pd.DataFrame({"cost": cost, "loss": loss}).dropna()
+    """Which are on the front: none is at least as good in both and better in one of the two. No infinite loss is."""
+    points = pd.DataFrame({"cost": cost, "loss": loss.replace(math.inf, math.nan)}).dropna()
     beaten = {
         at: ((points <= point).all(axis=1) & (points < point).any(axis=1)).any() for at, point in points.iterrows()
     }

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -43,9 +44,9 @@ def test_costs_are_means_over_seeds_on_one_machine() -> None:
 
 
 def test_on_the_front_is_what_no_other_beats_in_both() -> None:
-    seconds = pd.Series([1.0, 2.0, 3.0, 2.0, None, 1.0])
-    loss = pd.Series([5.0, 4.0, 4.5, 4.0, 1.0, None])
-    assert front(seconds, loss).tolist() == [True, True, False, True, False, False]
+    seconds = pd.Series([1.0, 2.0, 3.0, 2.0, None, 1.0, 0.5])
+    loss = pd.Series([5.0, 4.0, 4.5, 4.0, 1.0, None, np.inf])
+    assert front(seconds, loss).tolist() == [True, True, False, True, False, False, False]
 
 
 def test_the_models_on_a_front_are_named(figures: list[Any], tmp_path: Path) -> None:
