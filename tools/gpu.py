@@ -19,6 +19,7 @@ import torch
 
 from extrapolate.benchmark import bench_config
 from extrapolate.machine.memory import forget_peak, peak_mib
+from extrapolate.model import attention
 from extrapolate.model.model import Model
 from extrapolate.runs import provenance
 from extrapolate.runs.config import TrainedConfig
@@ -29,7 +30,8 @@ ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "gpu.md"
 NO_GPU = "Error: torch finds no CUDA GPU on this machine, and `make gpu` needs one: docs/gpu.md stays as it is"
 PRESETS = {"tiny": (32, 4096), "expe-35m": (32,), "expe-135m": (64,)}  # and the windows of a forward pass
-MODES = (("fp32", False), ("bf16", False), ("bf16", True))  # precision, and whether it is compiled
+# Precision, whether it is compiled, and whether attention is the fused kernel at any length: a CPU chose when it is.
+MODES = (("fp32", False, False), ("bf16", False, False), ("bf16", True, False), ("bf16", True, True))
 WARM_UP_STEPS = 5  # the first of them compiles
 
 
@@ -70,12 +72,14 @@ def run_tests() -> tuple[bool, str]:
 def training_table(
     device: str,
     presets: Mapping[str, tuple[int, ...]] = PRESETS,
-    modes: Sequence[tuple[str, bool]] = MODES,
+    modes: Sequence[tuple[str, bool, bool]] = MODES,
     repeats: int = 20,
 ) -> Table:
     """Tokens per second of one step: forward, backward, clipping, AdamW."""
     rows = []
-    for preset, (precision, compiled) in itertools.product(presets, modes):
+    explicit_up_to = attention.EXPLICIT_UP_TO
+    for preset, (precision, compiled, fused) in itertools.product(presets, modes):
+        attention.EXPLICIT_UP_TO = 0 if fused else explicit_up_to
         for windows in presets[preset]:
             forget_peak(device)
             config = bench_config(preset, None)
@@ -87,12 +91,13 @@ def training_table(
                     "windows": windows,
                     "tokens": f"{tokens:,}",
                     "precision": precision,
-                    "mode": "compiled" if compiled else "eager",
+                    "mode": f"{'compiled' if compiled else 'eager'}{', fused attention' * fused}",
                     "tokens/s": f"{rate:,.0f}",
                     "TFLOP/s": f"{rate * operations(config) / config.training.tokens / 1e12:.3g}",
                     "peak MiB": f"{peak_mib(device) or 0:,.0f}",
                 }
             )
+    attention.EXPLICIT_UP_TO = explicit_up_to
     words = (
         "RoPE on random tokens: the median of the steps, each of which ends when the GPU has done it. Operations "
         "follow from the sizes, as in [what the large presets cost](scaling.md#what-the-large-presets-cost)."

@@ -44,10 +44,11 @@ def test_the_page_says_where_it_comes_from_and_has_every_row(gpu: ModuleType) ->
 
 def test_steps_are_measured_in_every_mode(gpu: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "WARM_UP_STEPS", 0)
-    modes = (("fp32", False), ("bf16", False))
+    modes = (("fp32", False, False), ("bf16", False, True))
     rows = gpu.training_table("cpu", presets={"tiny": (1, 2)}, modes=modes, repeats=1).rows
     assert rows["tokens"].tolist() == ["64", "128"] * 2
     assert rows["precision"].tolist() == ["fp32", "fp32", "bf16", "bf16"]
+    assert rows["mode"].tolist() == ["eager"] * 2 + ["eager, fused attention"] * 2
     assert (rows["TFLOP/s"].astype(float) > 0).all()
     assert (rows["tokens/s"].str.replace(",", "").astype(int) > 0).all()
 
