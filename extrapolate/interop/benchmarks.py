@@ -8,6 +8,7 @@ import logging
 import os
 import sys
 import sysconfig
+import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -82,7 +83,7 @@ class Tasks:
         tasks: dict[str, Any] = {}
         groups: dict[str, Any] = {}
         # The library looks for a folder with a data set's name before it asks the Hub.
-        with contextlib.chdir(data_dir or Path()), _metrics_of_lm_eval():
+        with _metrics_of_lm_eval(), _as_it_is_now(include_path), contextlib.chdir(data_dir or Path()):
             for name in dict.fromkeys(chosen):
                 try:
                     made = manager.load([name])
@@ -137,6 +138,25 @@ def _metrics_of_lm_eval() -> Iterator[None]:
         yield
     finally:
         evaluate.load = load
+
+
+@contextlib.contextmanager
+def _as_it_is_now(own: Path | None) -> Iterator[None]:
+    """Imports modules of a user's tasks from their source, not from an earlier import or compiled files.
+
+    What is found from the current folder stays so in another one: a folder of data has no modules.
+    """
+    paths, compiled = sys.path[:], sys.pycache_prefix
+    with tempfile.TemporaryDirectory() as empty:
+        sys.path[:] = [os.path.abspath(path) for path in paths]
+        if own is not None:
+            sys.pycache_prefix = empty
+            for name in [name for name in sys.modules if name.startswith(f"{own.resolve()}{os.sep}")]:
+                del sys.modules[name]  # lm-eval calls them by their paths
+        try:
+            yield
+        finally:
+            sys.path[:], sys.pycache_prefix = paths, compiled
 
 
 def rows(model: "RunLM", extension: str, found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

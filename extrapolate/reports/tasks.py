@@ -11,7 +11,9 @@ from extrapolate.statistics.comparable import (
     last_checkpoints,
     named_by_run,
     newest_of_most,
+    of_one_parent,
     told_apart,
+    unequal_training,
 )
 from extrapolate.statistics.seeds import on_shared_seeds
 
@@ -33,10 +35,10 @@ def comparable(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         "every run with the same limit, and the same edition of the task."
         for task, mine in rows[~same].groupby("task")
     ]
-    for _, mine in rows[same].groupby(["task", "metric", "filter", "shots"]):
-        check_replicates(mine)
-    shown, of_seeds = on_shared_seeds(rows[same], "benchmarks", ("task", "shots", "length"), "tasks and lengths")
-    return shown, [*said, *(f"{text[0].upper()}{text[1:]}." for text in of_seeds)]
+    check_replicates(rows[same])
+    shown, more = on_shared_seeds(rows[same], "benchmarks", ("task", "shots", "length"), "tasks and lengths")
+    more = [*more, *unequal_training(shown), *of_one_parent(shown)]
+    return shown, [*said, *(f"{text[0].upper()}{text[1:]}." for text in more)]
 
 
 def printed(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:

@@ -1,5 +1,7 @@
 """Benchmarks check a user's encoding as thoroughly as evaluations by length do, and know what was asked and how."""
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -127,6 +129,41 @@ def test_ones_own_tasks_are_known_by_all_their_code(
         hashes.append(table.drop_duplicates("task").set_index("task")["targets_hash"])
     assert set(hashes[0].index) == {"plain", "helped", "both", "classed"}
     assert {task for task in hashes[0].index if hashes[0][task] != hashes[1][task]} == others
+
+
+def test_code_of_a_task_that_was_edited_runs_whatever_its_time(store: Path, tmp_path: Path) -> None:
+    run = xt.train(
+        "rope", data=store, out=tmp_path / "run", seq_len=16, tokens=512, batch_tokens=256, width=32, layers=1, heads=2,
+        precision="fp32",
+    )  # fmt: skip
+    own = tmp_path / "own"
+    own.mkdir()
+    for name in ("questions.jsonl", "helped.yaml", "base.yaml"):
+        at = f"dataset_kwargs: {{data_files: {{test: {own / 'questions.jsonl'}}}}}\n" if name == "base.yaml" else ""
+        (own / name).write_text(at + TASKS[name].lstrip())
+    for score in (1.0, 0.5):
+        (own / "utils.py").write_text(f"def results(doc, found):\n    return {{'acc': {score}}}\n")
+        os.utime(own / "utils.py", (1.7e9, 1.7e9))
+        table = xt.evaluate_tasks(run, ["helped"], include_path=own, device="cpu")
+        assert table["value"].tolist() == [score]
+    assert not list(own.rglob("__pycache__"))
+
+
+def test_a_folder_of_data_has_no_modules(store: Path, tmp_path: Path) -> None:
+    evil = tmp_path / "data" / "evaluate"
+    evil.mkdir(parents=True)
+    (evil / "__init__.py").write_text("open('ran', 'w')\n")
+    lines = f"""
+import extrapolate as xt
+run = xt.train("rope", data={str(store)!r}, out="run", seq_len=16, tokens=512, batch_tokens=256, layers=1)
+xt.evaluate_tasks(run, "extrapolate_needle", limit=1, length=256, data_dir="data")
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", lines], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(Path(xt.__file__).parents[1])},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    assert not list(tmp_path.rglob("ran"))
 
 
 def test_a_groups_own_average_is_known_by_its_source() -> None:

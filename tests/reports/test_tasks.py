@@ -19,6 +19,8 @@ def score(run: str, value: float, **changes: Any) -> dict[str, Any]:
         "precision": "fp32", "task": "arc_easy", "metric": "acc",
         "filter": "none", "shots": 0, "length": 32, "factor": 2.0, "value": value, "stderr": 0.1,
         "targets_hash": "questions", "config_hash": "c", "preset": "tiny", "layers": 2, "parameters": 1000,
+        "setting_hash": "s", "tokens": 7, "origin": None, "origin_sha256": None, "training_corpus": "x",
+        "trained_length": 16, "training_precision": "fp32", "training_machine": "a machine", "imported": None,
         "evaluated_at": WHEN,
     } | changes  # fmt: skip
 
@@ -89,3 +91,15 @@ def test_runs_that_differ_in_more_than_their_seed_are_refused() -> None:
         comparable(pd.DataFrame([score("a", 0.25), score("b", 0.75, seed=1, config_hash="d")]))
     with pytest.raises(UserError, match="a, b are one model with one seed"):
         comparable(pd.DataFrame([score("a", 0.25), score("b", 0.75)]))
+
+
+def test_runs_of_one_model_must_be_alike_whatever_they_were_asked() -> None:
+    rows = [score("a", 0.25), score("b", 0.75, seed=1, config_hash="d", task="piqa")]
+    with pytest.raises(UserError, match="a, b are all RoPE but differ in more than their seed"):
+        comparable(pd.DataFrame(rows))
+
+
+def test_models_that_were_not_trained_alike_are_said() -> None:
+    longer = score("b", 0.75, model="ALiBi", config_hash="d", setting_hash="t", tokens=21)
+    _, (said,) = comparable(pd.DataFrame([score("a", 0.25), longer]))
+    assert said.startswith("The models were not trained alike (tokens 7, 21;")
