@@ -4,8 +4,8 @@ The page also has the text in tools/frontier.md.
 
 python tools/frontier.py [KIND RUNS ...] first adds the rows of evaluated runs, or of folders of them. KIND is `models`
 for runs of examples/studies/frontier.toml, `extensions` for some of them evaluated with extensions, `novels` for all of
-them evaluated on other books, and `adamw`, `twice-as-long`, `twice-as-wide` or `rates` for runs at this scale of the
-study.
+them evaluated on other books, and `adamw`, `twice-as-long`, `twice-as-wide`, `rates` or `optimum` for runs at this
+scale of the study.
 """
 
 import re
@@ -27,6 +27,7 @@ from frontier_tables import (
     Rows,
     beside_first,
     extended,
+    known_optimum,
     learning_rates,
     needles,
     other_books,
@@ -202,6 +203,7 @@ def beside(losses: pd.DataFrame) -> list[str]:
         *other_books(losses, rows(KINDS["novels"]).losses),
         *trained_otherwise(rows(KEPT), {scale: rows(KINDS[scale]) for scale in TRAININGS if KINDS[scale].exists()}),
         *learning_rates(rows(KEPT), rows(rates), pd.read_parquet(rates / FILE)),
+        *known_optimum(rows(KINDS["optimum"]).losses),
     ]
 
 

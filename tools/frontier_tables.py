@@ -19,7 +19,7 @@ KINDS = {  # of rows, and where they are kept
     "models": RESULTS / "frontier",
     "extensions": RESULTS / "frontier-extensions",
     "novels": RESULTS / "frontier-novels",
-    **{scale: RESULTS / f"frontier-{scale}" for scale in (*TRAININGS, "rates")},
+    **{scale: RESULTS / f"frontier-{scale}" for scale in (*TRAININGS, "rates", "optimum")},
 }
 PROTOCOL, LONGEST, FIRST = "fixed-target", 16, "RoPE"
 BESIDE = """\
@@ -79,6 +79,16 @@ the processors do.
 ```sh
 extrapolate sweep examples/studies/frontier.toml --scale rates {encodings} --out sweeps/rates
 python tools/frontier.py rates sweeps/rates/runs
+```
+"""
+OPTIMUM = """\
+The same models trained on [Markov chains](../synthetic.md), a new one in every document, with as many tokens, {seeds}.
+**Gain captured** is the share of what a context of {longest} L could lower the loss by from 1x that the model takes: 1
+if it uses all of its context, 0 if none, and negative if the context harms it. Losses are those of the same targets.
+
+```sh
+extrapolate sweep examples/studies/frontier.toml --scale optimum {encodings} --out sweeps/optimum
+python tools/frontier.py optimum sweeps/optimum/runs
 ```
 """
 
@@ -231,6 +241,23 @@ def learning_rates(kept: Rows, chosen: Rows, tried: pd.DataFrame) -> list[str]:
         encodings=" ".join(f"--pe {one}" for one in both.index),
     )  # fmt: skip
     return ["## Learning rates", text, Table(both.loc[far.sort_values().index]).markdown()]
+
+
+def known_optimum(losses: pd.DataFrame) -> list[str]:
+    """Losses on text whose lowest possible loss is known, and the share of the possible gain, in Markdown."""
+    own = losses[losses["protocol"] == PROTOCOL]
+    mean = own.pivot_table(index="model", columns="factor", values="loss")
+    best = own.groupby("factor")["optimum_loss"].first()
+    captured = (mean[1] - mean[LONGEST]) / (best[1] - best[LONGEST])
+    shown = mean.sort_values(LONGEST).rename(columns="{:g}x".format).map(_number)
+    shown["Gain captured"] = captured.map("{:.2f}".format)
+    shown.loc["optimum"] = [*best.map(_number), ""]
+    seeds = own["seed"].nunique()
+    text = OPTIMUM.format(
+        seeds="one seed" if seeds == 1 else f"{seeds} seeds", longest=LONGEST,
+        encodings=" ".join(f"--pe {one}" for one in sorted(own["encoding"].unique())),
+    )  # fmt: skip
+    return ["## Text with a known optimum", text, Table(shown.rename_axis("Model").reset_index()).markdown()]
 
 
 def of_same_seeds(kept: Rows, other: Rows) -> Rows:

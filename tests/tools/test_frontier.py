@@ -171,3 +171,20 @@ def test_the_readme_has_rows_of_the_page(frontier) -> None:
     shown = kept.losses[kept.losses["model"].isin(frontier.IN_README)]
     for fact in ("training_commit", "training_machine"):
         assert all(value in readme for value in set(shown[fact])), fact
+
+
+def test_a_gain_is_captured_by_its_share_of_what_is_possible(frontier) -> None:
+    losses = pd.DataFrame(
+        [
+            {"model": model, "encoding": model.lower(), "seed": 0, "protocol": "fixed-target", "factor": factor}
+            | {"loss": loss, "optimum_loss": 1.2 if factor == 1 else 1.0}
+            for model, by_factor in {"RoPE": {1.0: 1.3, 16.0: 1.4}, "ALiBi": {1.0: 1.3, 16.0: 1.15}}.items()
+            for factor, loss in by_factor.items()
+        ]
+    )
+    _, text, table = frontier.known_optimum(losses)
+    assert "--pe alibi --pe rope" in text
+    rows = [line.split(" | ") for line in table.splitlines()[2:]]
+    assert [[cell.strip(" |") for cell in row] for row in rows] == [
+        ["ALiBi", "1.300", "1.150", "0.75"], ["RoPE", "1.300", "1.400", "-0.50"], ["optimum", "1.200", "1.000", ""],
+    ]  # fmt: skip
