@@ -82,7 +82,7 @@ python tools/frontier.py rates sweeps/rates/runs
 ```
 """
 OPTIMUM = """\
-The same models trained on [Markov chains](../synthetic.md), a new one in every document, with as many tokens, {seeds}.
+The same models trained on [Markov chains](../synthetic.md), a new one in every document, with as many tokens {seeds}.
 **Gain captured** is the share of what a context of {longest} L could lower the loss by from 1x that the model takes: 1
 if it uses all of its context, 0 if none, and negative if the context harms it. Losses are those of the same targets.
 
@@ -254,7 +254,7 @@ def known_optimum(losses: pd.DataFrame) -> list[str]:
     shown.loc["optimum"] = [*best.map(_number), ""]
     seeds = own["seed"].nunique()
     text = OPTIMUM.format(
-        seeds="one seed" if seeds == 1 else f"{seeds} seeds", longest=LONGEST,
+        seeds="and one seed" if seeds == 1 else f"and {seeds} seeds", longest=LONGEST,
         encodings=" ".join(f"--pe {one}" for one in sorted(own["encoding"].unique())),
     )  # fmt: skip
     return ["## Text with a known optimum", text, Table(shown.rename_axis("Model").reset_index()).markdown()]
