@@ -9,7 +9,7 @@ from extrapolate.reports import published
 
 FOLDER = Path(__file__).parent / "results" / "expe-table-2-books"
 PAPER = "expe-table-2"
-RATES = ("loss at 1x", "2x", "4x", "8x", "16x")
+LENGTHS = ("loss at 1x", "2x", "4x", "8x", "16x")
 EXTENDED = 28_016_640  # tokens: the last checkpoint at which every extension was evaluated
 
 
@@ -34,7 +34,7 @@ def beside_the_paper() -> str:
     for row in published.published()[PAPER].rows:
         mine = last[last["encoding"] == row.encoding]
         lines += [[row.name, "paper", *map(str, row.values), "", ""], ["", "ours", *_losses(mine)]]
-    return _table(("model", "", *RATES), lines)
+    return _table(("model", "", *LENGTHS), lines)
 
 
 def extended() -> str:
@@ -42,4 +42,4 @@ def extended() -> str:
     rows = _rows()
     rows = rows[rows["tokens"] == EXTENDED]
     last = rows[rows["factor"] == rows["factor"].max()].sort_values("loss")
-    return _table(("model", *RATES), [[model, *_losses(rows[rows["model"] == model])] for model in last["model"]])
+    return _table(("model", *LENGTHS), [[model, *_losses(rows[rows["model"] == model])] for model in last["model"]])
