@@ -172,8 +172,15 @@ def generate(
 
 
 def _opened(run: str | Path | Run | ForeignRun) -> Run | ForeignRun:
-    """The run, or the run in a folder. Raises UserError if there is none."""
-    return run if isinstance(run, Run | ForeignRun) else Run.open(arguments.path("run", run))
+    """The run, or the run in a folder. Raises UserError if there is none, or another one since `run` was opened."""
+    if isinstance(run, ForeignRun):
+        return run
+    there = Run.open(run.path if isinstance(run, Run) else arguments.path("run", run))
+    if not isinstance(run, Run):
+        return there
+    if there.config_sha256 != run.config_sha256:
+        raise UserError(f"{run.path} holds another run now: open it again with xt.load")
+    return run
 
 
 def _ids_of(run: Run | ForeignRun, model: LanguageModel, parameter: str, text: str | Sequence[int]) -> list[int]:

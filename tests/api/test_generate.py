@@ -1,5 +1,6 @@
 """xt.generate: the text that follows, as the whole model would give it token by token."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -109,3 +110,17 @@ def test_a_model_of_another_library_continues_a_text_too(
 def test_what_cannot_be_continued_is_refused(trained: Path, name: str, prompt: Any, named: Any, message: str) -> None:
     with pytest.raises(xt.UserError, match=message):
         xt.generate(trained / name, prompt, **named)
+
+
+def test_a_run_that_was_opened_before_another_was_trained_in_its_folder_is_refused(
+    trained: Path, tmp_path: Path
+) -> None:
+    """It still holds the weights of then."""
+    shutil.copytree(trained / "rope", tmp_path / "run")
+    run = xt.load(tmp_path / "run")
+    assert xt.generate(run, PROMPT, max_new_tokens=1)
+    shutil.rmtree(tmp_path / "run")
+    shutil.copytree(trained / "expe", tmp_path / "run")
+    for call in (lambda: xt.generate(run, PROMPT, max_new_tokens=1), lambda: xt.attention(run, PROMPT)):
+        with pytest.raises(xt.UserError, match="holds another run now"):
+            call()
