@@ -6,6 +6,7 @@ import pandas as pd
 
 from extrapolate.names import AS_TRAINED
 from extrapolate.reports import published
+from extrapolate.reports.page import Table
 
 FOLDER = Path(__file__).parent / "results" / "expe-table-2-books"
 PAPER = "expe-table-2"
@@ -18,8 +19,7 @@ def _rows() -> pd.DataFrame:
 
 
 def _table(heading: tuple[str, ...], rows: list[list[str]]) -> str:
-    lines = [list(heading), ["---"] * len(heading), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return Table(pd.DataFrame(rows, columns=list(heading))).markdown()
 
 
 def _losses(rows: pd.DataFrame) -> list[str]:

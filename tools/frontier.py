@@ -59,8 +59,8 @@ with commits {commits}. What each encoding costs is on [another page](cost.md).
 
 Put [your own encoding](../writing-an-encoding.md) into the table: it is trained as the others were, with all three
 seeds, and reported with these rows. For `examples/my_encoding.py:LogBias` that took 9 minutes on two cores, tokenising
-included (AMD EPYC with AVX-512, 2026-11-27, commit 14127c0f), and about 16 on an older one. The second command makes
-the report; the third trains all {runs} runs again, which takes about five hours on such cores.
+included (AMD EPYC with AVX-512, 2026-11-27, commit 14127c0f), and an estimated 16 on an older one. The second command
+makes the report; the third trains all {runs} runs again, which takes about five hours on such cores.
 
 ```sh
 extrapolate sweep examples/studies/frontier.toml --pe my_file.py:MyEncoding

@@ -32,22 +32,12 @@ def on_cpu(word_store: Store, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 @pytest.mark.parametrize("compile", [False, True])
-def test_a_training_has_the_cpus_losses(word_store: Store, tmp_path: Path, device: str, compile: bool) -> None:
-    ours, there = (
-        losses(train(word_store, tmp_path / name, where, optimizer="adamw", compile=compile and name == "there"))
-        for name, where in (("here", "cpu"), ("there", device))
-    )
-    assert there == pytest.approx(ours, abs=2e-3)
-    assert there[-1] < there[0]
-
-
-@pytest.mark.parametrize("compile", [False, True])
-def test_muon_has_nearly_the_cpus_losses(
+def test_a_training_has_the_cpus_losses(
     word_store: Store, on_cpu: Run, tmp_path: Path, device: str, compile: bool
 ) -> None:
-    """It makes the gradient's smallest directions as long as the largest, and with them what was rounded."""
     run = train(word_store, tmp_path / "run", device, compile=compile)
-    assert losses(run) == pytest.approx(losses(on_cpu), abs=1e-2)
+    assert losses(run) == pytest.approx(losses(on_cpu), abs=2e-3)
+    assert losses(run)[-1] < losses(run)[0]
 
 
 def test_bf16_has_about_the_same_losses(word_store: Store, on_cpu: Run, tmp_path: Path, device: str) -> None:
