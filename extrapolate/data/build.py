@@ -106,6 +106,8 @@ def _build(
             raise UserError(f"{settings.source} holds no document of at least {settings.min_doc_tokens} tokens{limit}")
         manifest = {"format": FORMAT, "source": settings.source, "settings": vars(settings), **store.finish()}
         manifest["source_content"] = source.content() if isinstance(source, Lasting) else None
+        if isinstance(source, Lasting) and made_from and source.fingerprint() != made_from["source"]:
+            raise UserError(f"{settings.source} changed while it was tokenised: tokenise it again")
         if manifest["source_content"] is not None:
             files.write_text(folder / SEEN, made_from["source"])
         files.write_sealed(folder / "manifest.json", manifest)

@@ -1,7 +1,7 @@
 """Checks, on a run's weights and text, that no token depends on later ones at any evaluated length and plan."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -56,11 +56,11 @@ def check_run(
                     f"{text} has another plan for {length} tokens when it is made again: compute it from its arguments "
                     "and the lengths alone"
                 )
-            if (plan, length) not in passed and model.defined_at(length, plan):
+            if model.defined_at(length, plan):
                 asked.setdefault((plan, length), text)
 
     windows = partial(_windows, store.split(settings.split), model.vocab_size)
-    check_plans(run, model, asked, windows, precision, progress)
+    check_plans(run, model, asked, windows, precision, progress, passed)
     passed.update(asked)
 
 
@@ -71,14 +71,17 @@ def check_plans(
     windows: Callable[[int], Tensor],
     precision: str = "fp32",
     progress: Advance = unseen,
+    passed: Collection[tuple[Plan, int]] = (),
 ) -> None:
     """As `check_run`, for these plans and lengths, with the extension of each. windows: of a length, [B, T]."""
-    if precision == "fp32" and causality.may_leak(model):
+    new = [call for call in asked if call not in passed]
+    if precision == "fp32" and causality.may_leak(model) and new:  # with those that passed: they may affect each other
         calls = [(plan, to_device(windows(length)[:1], model.device)) for plan, length in asked]
         if (changed_BT := _changed(model, calls)) is not None:
             which, wrong = "the encoding" if isinstance(model, Model) else model.label(), causality.REMEMBERS
             raise UserError(f"{run.path}: {which} {wrong.what}, at {changed_BT.shape[1]} tokens: {wrong.advice}")
-    for (plan, length), text in asked.items():
+    for plan, length in new:
+        text = asked[plan, length]
         progress(f"{run.name} causality of {text} at {length} tokens", 0)
         # Training has checked our own models at more places of L tokens.
         more = causality.may_leak(model) and not (isinstance(model, Model) and length == model.seq_len)

@@ -32,32 +32,30 @@ def keeping_rows(run: AnyRun, extensions: Sequence[str], say: Say) -> Iterator[N
         files.remove_partials(run.path)
         if isinstance(run, Run):
             run.keep_extensions(users_files(extensions))
-        versions = {one.text: one.sha256() for one in map(parsed, extensions) if one is not None and one.files}
-        _keep_own(run, versions, say)
+        asked = [one for one in map(parsed, extensions) if one is not None]
+        _keep_own(run, {own: now for one in asked for own, now in own_versions(one.text, one.sha256()).items()}, say)
         yield
 
 
-def _keep_own(run: AnyRun, versions: Mapping[str, str | None], say: Say) -> None:
-    """versions: the hashes of extensions' files, by the extensions' names in rows."""
+def _keep_own(run: AnyRun, versions: Mapping[str, str], say: Say) -> None:
+    """versions: the hashes of extensions' files, as `own_versions` gives them."""
     tables = {run.path / file: table for file, table in results.KEPT.items() if (run.path / file).exists()}
     found = {path: results.read_columns(path, table) for path, table in tables.items()}
     left = {path: trained(rows) for path, rows in found.items()}
     others = _of_others(run, set().union(*left.values()))
 
-    now = {own: version for asked in versions.items() for own, version in own_versions(*asked).items()}
-
-    def is_edited(row: Row) -> bool:
+    def edited_files(row: Row) -> set[str]:
         found = own_versions(row["extension"], row["extension_sha256"])
-        return any(now.get(own, version) != version for own, version in found.items())
+        return {name for name, version in found.items() if versions.get(name, version) != version}
 
     def own(row: Row) -> Row | None:
-        dropped = is_edited(row) or Trained(*(row[name] for name in Trained._fields)) in others
+        dropped = edited_files(row) or Trained(*(row[name] for name in Trained._fields)) in others
         return None if dropped else row | {"run": run.name}
 
-    edited = [path for path, rows in found.items() if any(map(is_edited, rows.select(_VERSION).to_pylist()))]
+    edited = {path: set().union(*map(edited_files, rows.select(_VERSION).to_pylist())) for path, rows in found.items()}
     for path, table in tables.items():
         if (
-            path not in edited
+            not edited[path]
             and left[path].isdisjoint(others)
             and found[path]["run"].unique().to_pylist() == [run.name]
         ):
@@ -78,9 +76,10 @@ def _keep_own(run: AnyRun, versions: Mapping[str, str | None], say: Say) -> None
         results.change(path, table, own)
     if dropped := [path.name for path in tables if not left[path].isdisjoint(others)]:
         say(f"{run.path}: dropped results of an earlier training in this folder, from {listed(dropped)}")
-    if edited:
-        names = listed([path.name for path in edited])
-        say(f"{run.path}: dropped results of another version of {listed(list(versions))}, from {names}")
+    if any(edited.values()):
+        names = listed([path.name for path in tables if edited[path]])
+        which = listed(sorted(set().union(*edited.values())))
+        say(f"{run.path}: dropped results of another version of {which}, from {names}")
 
 
 def _of_others(run: AnyRun, left: set[Trained]) -> set[Trained]:

@@ -111,6 +111,7 @@ def extensions_to_evaluate(
     own = run.own_extension
     found = {AS_TRAINED: AppliedExtensions(own, None)}
     texts = list(extensions)
+    check_files(texts)
     if ALL in texts:
         joinable = [name for name in recipes.applicable(model) if own is None or recipes.joins(own, name)]
         texts = [text for text in texts if text != ALL] + [name for name in joinable if name not in texts]
@@ -120,8 +121,6 @@ def extensions_to_evaluate(
             found[WITHOUT_OWN] = AppliedExtensions(None, None, taken_off=own)
         if recipe is None:
             continue
-        if recipe.text in found and found[recipe.text].sha256() != recipe.sha256():
-            raise UserError(f"two different files give the extension {recipe.text}: evaluate them one after the other")
         found[recipe.text] = AppliedExtensions(own, recipe)
         found[recipe.text].check_applies(model)
     return found
@@ -163,3 +162,11 @@ def parsed(text: str) -> Recipe | None:
 def users_files(extensions: Sequence[str]) -> list[UserFile]:
     """The users' files that extensions come from."""
     return [file for recipe in map(parsed, extensions) if recipe is not None for file in recipe.files]
+
+
+def check_files(extensions: Sequence[str]) -> None:
+    """Raises UserError if different files have one name, by which rows know them, or an extension is unknown."""
+    versions: dict[str, str] = {}
+    for file in users_files(extensions):
+        if versions.setdefault(file.path.name, file.sha256) != file.sha256:
+            raise UserError(f"two different files are called {file.path.name}: rename one of them")

@@ -282,10 +282,12 @@ def remembers(model: LanguageModel, asked: Sequence[tuple[Plan, Tensor]], precis
     """The first of these tokens, [B, T], whose states depend on earlier calls; None if there are none.
 
     Earlier calls have other tokens, first in whole windows, then in their second halves; and all of these plans and
-    lengths. Counting steps in training is allowed. A model of another library that cannot be copied is not checked.
+    lengths. Before each, the longest is called again, in case a shorter one resets a table that grows with the length.
+    Counting steps in training is allowed. A model of another library that cannot be copied is not checked.
     """
     own = isinstance(model, Model)
     tolerance = TOLERANCE if own else TOLERANCE_OF_OTHERS
+    longest = max(asked, key=lambda call: call[1].shape[1], default=None)
     for half in (False, True):
         used = model.made_anew()
         if used is None:
@@ -299,6 +301,8 @@ def remembers(model: LanguageModel, asked: Sequence[tuple[Plan, Tensor]], precis
             assert fresh is not None
             if isinstance(model, Model) and model.training:
                 states_of(fresh, plan, tokens_BT, precision)
+            if not half and longest is not None and longest[1].shape[1] > tokens_BT.shape[1]:
+                states_of(used, *longest, precision)
             both = (states_of(one, plan, tokens_BT, precision) for one in (fresh, used))
             expected_BTD, found_BTD = both if own else map(predictions, both)
             if bool((difference(found_BTD, expected_BTD) > tolerance).any()):

@@ -23,11 +23,14 @@ class Trained(NamedTuple):
     weights_sha256: str
 
 
-_OWN = re.compile(r"[^\s+(),=]+\.py:\w+")  # a class of a user's file in an extension's text
+_OWN = re.compile(r"([^\s+(),=]+\.py):\w+")  # a user's file in an extension's text, followed by a class
 
 
 def own_versions(extension: str, sha256: str | None) -> dict[str, str]:
-    """The hashes of the users' files in an extension's text, by `file.py:Class`, from those of a row."""
+    """The hashes of the users' files in an extension's text, by their names, from those of a row.
+
+    An edit of a file changes all of its classes: they may share constants and functions.
+    """
     if sha256 is None:
         return {}
     own, hashes = _OWN.findall(extension), sha256.split("+")

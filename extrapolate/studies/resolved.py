@@ -82,9 +82,10 @@ def resolve_cells(
     run with other settings.
     """
     found: dict[str, Resolved] = {}
-    for number, (text, _) in enumerate(study.extensions):
+    asked = [text for text, _ in study.extensions]
+    for number in range(len(asked)):
         try:
-            plans.parsed(text)
+            plans.check_files(asked[: number + 1])
         except UserError as error:
             raise UserError(f"{study.at('evaluate', 'extend', number)}: {error}") from None
     for cell in cells:

@@ -44,7 +44,7 @@ def test_rows_of_an_edited_file_are_dropped_or_refused(cli, ckpt: Path, tmp_path
     own.write_text(own.read_text() + "\n# edited\n")
     edited = hashlib.sha256(own.read_bytes()).hexdigest()
     said = cli("eval-lengths", "ckpt/rope", "--factors", "4", *flags).succeeded().err
-    assert "ckpt/rope: dropped results of another version of mine.py:RootScale:factor=4, from evals.parquet" in said
+    assert "ckpt/rope: dropped results of another version of mine.py, from evals.parquet" in said
     rows = pd.read_parquet(ckpt / "rope" / "evals.parquet").set_index("extension")
     assert set(rows.loc["mine.py:RootScale:factor=4", "extension_sha256"]) == {edited}
     assert set(rows.loc["mine.py:RootScale:factor=4", "factor"]) == {4}
@@ -64,6 +64,22 @@ def test_rows_with_other_arguments_are_of_the_edited_file_too(cli, ckpt: Path, t
     assert set(pd.read_parquet(ckpt / "rope" / "evals.parquet")["extension"]) == {"as-trained", extend[0]}
 
 
+def test_an_edit_is_one_of_every_class_in_the_file(cli, ckpt: Path, tmp_path: Path) -> None:
+    """They may share constants: rows of the class that is not evaluated again would be of another version."""
+    own, flags = tmp_path / "two.py", ["--factors", "1,4", "--max-targets", "256"]
+    own.write_text(EXAMPLE.read_text() + '\n\nclass Second(RootScale):\n    display = "Second"\n')
+    both = ["--extend", "two.py:RootScale", "--extend", "two.py:Second"]
+    cli("eval-lengths", "ckpt/rope", "ckpt/expe", *flags, *both).succeeded()
+    own.write_text(own.read_text().replace("factor**-0.5", "factor**-0.25"))
+    said = cli("eval-lengths", "ckpt/rope", *flags, *both[:2]).succeeded().err
+    assert "dropped results of another version of two.py, from evals.parquet" in said
+    assert set(pd.read_parquet(ckpt / "rope" / "evals.parquet")["extension"]) == {"as-trained", "two.py:RootScale"}
+    cli("report", "ckpt/rope").succeeded()
+    refused = cli("report", "ckpt/rope", "ckpt/expe").error()
+    assert "two.py in " in refused
+    assert "is of different versions of that file" in refused
+
+
 def test_it_is_refused_with_the_reason(cli, ckpt: Path, tmp_path: Path) -> None:
     (tmp_path / "my_extension.py").write_text(EXAMPLE.read_text() + "\n")
     for run, extend, reason in (
@@ -76,8 +92,8 @@ def test_it_is_refused_with_the_reason(cli, ckpt: Path, tmp_path: Path) -> None:
         ("rope", "gone.py:Root", "gone.py: no such file"),
     ):
         assert reason in cli("eval-lengths", f"ckpt/{run}", *FEWER, "--extend", extend).error()
-    both = ["--extend", SPEC, "--extend", "my_extension.py:RootScale"]
-    assert "two different files" in cli("eval-lengths", "ckpt/rope", *FEWER, *both).error()
+    both = ["--extend", SPEC, "--extend", "my_extension.py:RootScale:factor=2"]
+    assert "two different files are called my_extension.py" in cli("eval-lengths", "ckpt/rope", *FEWER, *both).error()
 
 
 def test_it_can_belong_to_a_run_which_keeps_the_file(cli, ckpt: Path, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from extrapolate.data.sources import open_source
 from extrapolate.data.store import Store
 from extrapolate.data.tokenizer import train_bpe
 from extrapolate.data.tokenizing import Encoded, Encoder
+from extrapolate.errors import UserError
 from extrapolate.files import read_json
 
 # Kills itself at the n-th flush to the disk.
@@ -141,6 +142,19 @@ def test_what_is_no_longer_the_same_is_begun_anew(texts: Path, tmp_path: Path, c
         partial.symlink_to(tmp_path / "elsewhere")
     assert build("store", settings) == build("whole", settings)
     assert changed != "a link" or (tmp_path / "elsewhere" / PROGRESS).exists()
+
+
+def test_text_that_changes_while_it_is_read_makes_no_store(texts: Path) -> None:
+    """The store would be taken as made from what is there now."""
+
+    def progress(stage: str, size: int) -> None:
+        if stage == building.ENCODING:
+            (texts / "03.txt").write_text("another text " * 30)
+
+    with pytest.raises(UserError, match="texts changed while it was tokenised"):
+        build_store(open_source("texts"), SETTINGS, Path("store"), progress)
+    assert not Path("store").exists()
+    assert build("store") == build("whole")
 
 
 def test_max_tokens_counts_what_was_there_before(texts: Path) -> None:

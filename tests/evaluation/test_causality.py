@@ -243,6 +243,27 @@ def test_an_extension_that_opens_the_future_is_not_trained_with(tmp_path: Path, 
     assert (own.path / "evals.parquet").read_bytes() == before
 
 
+GROWS = """
+    cached = 0
+
+    def embed(self, x, p):
+        n, L = len(p), self.dims.seq_len
+        if n > self.cached or n <= L < self.cached:
+            self.cached = max(n, L)
+        return x + torch.sin(p / self.cached)[:, None]
+"""
+
+
+def test_a_table_that_grows_and_is_reset_by_short_windows_is_found(
+    trained: Callable[..., Run], word_store: Store
+) -> None:
+    """As in dynamic NTK: 2x has the numbers of 4x straight after it, and its own after 1x."""
+    run = trained(GROWS)
+    xt.evaluate(run, data=word_store, factors=(1, 2), max_targets=64)
+    with pytest.raises(xt.UserError, match=r"the encoding gives other numbers after other .* at 32 tokens"):
+        xt.evaluate(run, data=word_store, factors=(1, 2, 4), max_targets=64)
+
+
 def test_a_class_of_another_module_is_checked_as_a_users(random_run: Callable[..., Run], word_store: Store) -> None:
     model = random_run(word_store).build_model()
     assert not may_leak(model)

@@ -227,7 +227,7 @@ def test_versions_of_an_extensions_file_in_different_tables_are_refused(cli, wri
     add_probes(folder, run="b", seed=1, weights_sha256="b")
     cli("report", "runs").succeeded()
     add_probes(folder, run="b", seed=1, weights_sha256="b", **own | {"extension_sha256": "two"})
-    assert "x.py:X in " in (message := cli("report", "runs", "--out", "again").error())
+    assert "x.py in " in (message := cli("report", "runs", "--out", "again").error())
     assert "is of different versions of that file" in message
 
 
