@@ -54,11 +54,7 @@ def _keep_own(run: AnyRun, versions: Mapping[str, str], say: Say) -> None:
 
     edited = {path: set().union(*map(edited_files, rows.select(_VERSION).to_pylist())) for path, rows in found.items()}
     for path, table in tables.items():
-        if (
-            not edited[path]
-            and left[path].isdisjoint(others)
-            and found[path]["run"].unique().to_pylist() == [run.name]
-        ):
+        if not edited[path] and left[path].isdisjoint(others) and found[path]["run"].unique().to_pylist() == [run.name]:
             continue
         # Drops what belongs to rows before the rows: if this is interrupted, the next evaluation drops the rows.
         if path.name == TEXT_TABLE and (targets := path.with_name(TARGETS_TABLE)).exists():
