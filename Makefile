@@ -11,6 +11,10 @@ FAULTS ?= long
 OLDEST ?= tests
 # One that every machine can install.
 TORCH ?= 2.13.*
+INSTALL = $(BIN)/uv pip install -q --compile-bytecode --python $(BIN)/python -c constraints.txt -e
+ifneq ($(PIP_FIND_LINKS),)
+export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)  # uv does not read pip's settings
+endif
 ifdef QUICK
 SCALE := --scale quick
 endif
@@ -43,8 +47,7 @@ check: $(VENV)/test-installed  ## lint and types
 wheel: $(VENV)/test-installed  ## build the wheel, install it as users do, and run it there
 	$(BIN)/python tools/wheel.py
 
-lock: $(VENV)/bin/python  ## write constraints.txt: the newest versions that go together, for every Python and system
-	$(BIN)/python -m pip install -q --disable-pip-version-check uv
+lock: $(VENV)/bin/uv  ## write constraints.txt: the newest versions that go together, for every Python and system
 	echo 'torch==$(TORCH)' | $(BIN)/uv pip compile pyproject.toml - --all-extras --universal --python-version 3.11 \
 	  --upgrade --no-header --no-annotate -q -o $(VENV)/lock.txt
 	{ echo '# The versions that `make` installs with, for every Python and system. Made by `make lock`.'; \
@@ -67,25 +70,27 @@ clean:  ## remove the environment and everything the targets above made
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/installed: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e .
+$(VENV)/bin/uv: | $(VENV)/bin/python
+	$(BIN)/python -m pip install -q --disable-pip-version-check uv
+
+$(VENV)/installed: pyproject.toml constraints.txt | $(VENV)/bin/uv
+	$(INSTALL) .
 	touch $@
 
-$(VENV)/test-installed: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[test]'
+$(VENV)/test-installed: pyproject.toml constraints.txt | $(VENV)/bin/uv
+	$(INSTALL) '.[test]'
 	touch $@ $(VENV)/installed
 
-$(VENV)-oldest/installed: pyproject.toml tools/oldest.py | $(VENV)/bin/python  # compiled, because the tests start many processes
-	$(BIN)/python -m pip install -q --disable-pip-version-check uv
+$(VENV)-oldest/installed: pyproject.toml tools/oldest.py | $(VENV)/bin/uv  # compiled, because the tests start many processes
 	$(BIN)/uv venv -q --clear --python $(BIN)/python $(VENV)-oldest
 	$(BIN)/python tools/oldest.py > $(VENV)-oldest/oldest.txt
 	$(BIN)/uv pip install -q --compile-bytecode --python $(VENV)-oldest/bin/python -c $(VENV)-oldest/oldest.txt -e '.[test]' pip 'setuptools>=77'
 	touch $@
 
-$(VENV)/site-installed: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[site]'
+$(VENV)/site-installed: pyproject.toml constraints.txt | $(VENV)/bin/uv
+	$(INSTALL) '.[site]'
 	touch $@ $(VENV)/installed
 
-$(VENV)/mutants-installed: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[mutants]'
+$(VENV)/mutants-installed: pyproject.toml constraints.txt | $(VENV)/bin/uv
+	$(INSTALL) '.[mutants]'
 	touch $@ $(VENV)/test-installed $(VENV)/installed

@@ -67,7 +67,8 @@ def cells_of(study: Study) -> list[Cell]:
 
 
 def _grid(study: Study) -> Iterator[Cell]:
-    if not study.axes:
+    of_added_alone = study.added and "encoding" not in {**study.base, **study.axes} and {*study.axes} <= {*_CHOSEN}
+    if not study.axes or of_added_alone:
         return
     used = [0] * len(study.exclude)
     for values in itertools.product(*study.axes.values()):

@@ -65,6 +65,14 @@ def test_an_added_model_has_the_rates_and_seeds_of_the_axes_and_else_their_first
     assert {cell.model_name for cell in added} == {"rope-layers1-qk_normTrue"}
 
 
+def test_seeds_and_rates_of_added_models_alone_need_no_encoding_in_a_grid(tmp_path: Path) -> None:
+    added = '[[cell]]\nencoding = "rope"\n[[cell]]\nencoding = "alibi"\n'
+    found = cells(tmp_path, "[axes]\nseed = [0, 1]\n" + added)
+    assert [cell.name for cell in found] == ["rope-s0", "rope-s1", "alibi-s0", "alibi-s1"]
+    with pytest.raises(UserError, match="encoding"):
+        cells(tmp_path, "[axes]\nlayers = [1, 2]\n" + added)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
