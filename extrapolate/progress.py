@@ -1,5 +1,8 @@
 """Reporting the progress of long work: one interface for the command line, notebooks and programs."""
 
+import sys
+import traceback
+import warnings
 from collections.abc import Callable
 from typing import Protocol, Self
 
@@ -57,4 +60,14 @@ class Quiet:
         return _NoDisplay()
 
 
-QUIET = Quiet()
+QUIET, SILENT = Quiet(), Quiet()  # of calls, which warn instead; and where another process says it
+
+
+def warn(progress: Progress, message: str) -> None:
+    """Shows a line that readers of the results should know: a Python warning if `progress` is QUIET."""
+    if progress is not QUIET:
+        progress.say(message)
+        return
+    names = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_stack(sys._getframe())]
+    outermost = max(level for level, name in enumerate(names, 1) if name.partition(".")[0] == "extrapolate")
+    warnings.warn(message.removeprefix("warning: "), stacklevel=outermost + 1)  # the call that the user wrote

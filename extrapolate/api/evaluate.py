@@ -65,7 +65,7 @@ def evaluate(runs: "Runs", *, progress: Progress = QUIET, **settings: Unpack[Tex
     from extrapolate.api.in_turn import table
 
     found = evaluate_given(runs, settings, progress)
-    return table(found.rows, found.left_out, progress)
+    return table(found.rows, found.left_out)
 
 
 @public(SharedSettings, RunsOnText)
@@ -92,7 +92,7 @@ def evaluate_probes(
     asked = several("probes", probes, ((str, Probe), "a probe"))
     texts = [f"({one.text})" if isinstance(one, Probe) else one for one in asked]
     found = evaluate_given(runs, {**settings, "protocols": (), "probes": texts, "trials": trials}, progress)
-    return table(found.probe_rows, found.left_out, progress)
+    return table(found.probe_rows, found.left_out)
 
 
 @public(EvaluationSettings, RunsOnText)
@@ -195,7 +195,7 @@ def evaluate_tasks(
             rows.extend(row | {"run": job.name} for row in part)
 
     turns.work(jobs, work, [], "what was asked before this extension is kept")
-    asked = table(rows, turns.left_out, progress)
+    asked = table(rows, turns.left_out)
     turns.tell(asked)
     return asked
 
@@ -243,6 +243,6 @@ def inspect(runs: "Runs", *, progress: Progress = QUIET, **settings: Unpack[Insp
         inspection.check(job.run, job.given, replace(asked, extend=job.extensions))
     inputs = [inspection.expected_inputs(job.run, job.given, replace(asked, extend=job.extensions)) for job in jobs]
     turns.work(jobs, work, inputs, "the lengths before this one are kept")
-    inspected = table(rows, turns.left_out, progress)
+    inspected = table(rows, turns.left_out)
     turns.tell(inspected)
     return inspected

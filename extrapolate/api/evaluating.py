@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from extrapolate.machine.devices import device_of
 from extrapolate.machine.distributed import check_devices, joined
 from extrapolate.machine.memory import keep_freed_memory
 from extrapolate.names import DOCUMENTS_TABLE, PROBES_TABLE, TARGETS_TABLE, TEXT_TABLE
-from extrapolate.progress import QUIET, Advance, Progress
+from extrapolate.progress import QUIET, SILENT, Advance, Progress, warn
 from extrapolate.specs.settings import flagged_fields
 
 
@@ -60,7 +61,7 @@ def evaluate_with(
     with joined("what was evaluated before this setting is kept: run the same command again") as ranks:
         on = device_of(device)
         check_devices(on)
-        progress = progress if ranks.first else QUIET
+        progress = progress if ranks.first else SILENT
         store = opened_store(data)
         turns = InTurn(runs, seq_len, progress, ranks)
         evaluated = Evaluated([], [], [], settings.protocols)
@@ -73,7 +74,7 @@ def evaluate_with(
 
         def work(job: Job[Store], advance: Advance) -> None:
             path, named = job.run.path, {"run": job.name}
-            how: Any = dict(device=on, progress=advance, say=progress.say, passed=defaultdict(set))
+            how: Any = dict(device=on, progress=advance, say=partial(warn, progress), passed=defaultdict(set))
             for rows, documents, targets in lengths.evaluate(job.run, job.given, own(job), **how):
                 rows = kept(rows)
                 if ranks.first:

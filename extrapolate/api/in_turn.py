@@ -1,7 +1,6 @@
 """Opens, checks and locks the runs of a call, and works on one after another. Some may fail."""
 
 import contextlib
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +23,7 @@ from extrapolate.interop import foreign
 from extrapolate.interop.foreign import ForeignRun
 from extrapolate.interop.imported import PREFIX, import_checkpoint
 from extrapolate.machine.distributed import ALONE, Ranks
-from extrapolate.progress import QUIET, Advance, Progress
+from extrapolate.progress import Advance, Progress, warn
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.run import Run, find_runs
 from extrapolate.specs.arguments import several
@@ -90,7 +89,7 @@ class InTurn:
                 raise UserError(none + reasons[0][text])
         self.left_out = lines_on({str(run.path): mine for (run, _), mine in zip(ready, reasons, strict=True)})
         for line in self.left_out:
-            self.progress.say(line)
+            warn(self.progress, line)
         names = unique_names(run.path.resolve() for run, _ in ready)
         return [
             Job(run, given, tuple(text for text in extensions if text not in mine), names[run.path.resolve()])
@@ -118,9 +117,10 @@ class InTurn:
             if isinstance(job.run.config, TrainedConfig) and job.given.corpus_hash != job.run.config.data.corpus_hash
         ]
         if others:
-            self.progress.say(
+            warn(
+                self.progress,
                 f"{others[0].given.path} is not the text that {listed([job.run.path for job in others])} learned from: "
-                "nothing checks that none of its held-out documents is in both"
+                "nothing checks that none of its held-out documents is in both",
             )
         return jobs
 
@@ -142,7 +142,7 @@ class InTurn:
                 display.update(what, done, ends[-1] if done else None)  # the clock starts with the first input
 
             for job, end in zip(jobs, ends, strict=True):
-                locked = partial(keeping_rows, job.run, job.extensions, self.progress.say)
+                locked = partial(keeping_rows, job.run, job.extensions, partial(warn, self.progress))
                 with self._going_on(job.run.path), self.ranks.in_first(locked):
                     work(job, advance)
                 done = done if end is None else end  # a run that failed may have stopped before
@@ -165,12 +165,10 @@ class InTurn:
             self.progress.say(f"{path} failed: {reason_of(error)}")
 
 
-def table(rows: Sequence[Mapping[str, Any]], lines: Sequence[str], progress: Progress) -> pd.DataFrame:
-    """The rows, with `lines` in `attrs["left_out"]`, and as warnings if `progress` is quiet."""
+def table(rows: Sequence[Mapping[str, Any]], lines: Sequence[str]) -> pd.DataFrame:
+    """The rows, with `lines` in `attrs["left_out"]`."""
     found = pd.DataFrame(rows)
     found.attrs["left_out"] = list(lines)
-    for line in lines if progress is QUIET else ():
-        warnings.warn(line, stacklevel=5)  # the call that the user wrote: `public` and `decided` stand in between
     return found
 
 
@@ -216,16 +214,16 @@ def _finished(paths: list[Path], progress: Progress) -> tuple[list[Run], dict[Pa
     named = {path.resolve() for path in paths}
     found, others, unsearched, damaged = find_runs(paths)
     for what in unsearched:
-        progress.say(what)
+        warn(progress, what)
     if others:
-        progress.say(f"left out, for they are not runs of extrapolate: {listed(others)}; evaluate them as hf:FOLDER")
+        warn(progress, f"left out, for they are not runs of extrapolate: {listed(others)}; evaluate them as hf:FOLDER")
     left_out = [run for run in found if not run.finished and run.path.resolve() not in named]
     if not left_out or len(left_out) == len(found):
         return found, damaged
     if foreigners := [run.path for run in left_out if run.foreign]:
-        progress.say(f"left out, for another library runs their models: {listed(foreigners)}; evaluate the file")
+        warn(progress, f"left out, for another library runs their models: {listed(foreigners)}; evaluate the file")
     if unfinished := [run.path for run in left_out if not run.foreign]:
-        progress.say(f"left out, for their training is not finished: {listed(unfinished)}")
+        warn(progress, f"left out, for their training is not finished: {listed(unfinished)}")
     return [run for run in found if run not in left_out], damaged
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Unpack
 
 from extrapolate.api.settings import RowArguments
 from extrapolate.errors import UserError
-from extrapolate.progress import QUIET, Progress
+from extrapolate.progress import QUIET, Progress, warn
 from extrapolate.specs import arguments
 from extrapolate.specs.settings import Flag, public
 
@@ -162,7 +162,7 @@ def comparisons_of(
     comparison.check_correction(correct)  # before seconds of work
     gathered = gather(folders_of(runs))
     for message in gathered.left_out:
-        progress.say(message)
+        warn(progress, message)
     evals = gathered.evals()
     if not evals:
         raise UserError("these runs have no losses on text, which are what is compared: evaluate them")
@@ -170,13 +170,13 @@ def comparisons_of(
     restricted, losses = only(which), frame_of(evals)
     rows, warnings = comparison.comparable_rows(losses, documents, extensions, restricted)
     for message in gathered.unseen(of_all_checkpoints(losses, restricted), "losses on text", restricted):
-        progress.say(message)
+        warn(progress, message)
     for warning in warnings:
-        progress.say(f"warning: {warning}")
+        warn(progress, f"warning: {warning}")
     found = comparison.corrected(list(comparison.comparisons(rows, confidence, least=least_difference)), correct)
     for one in below_optimum(found):
         where = f"{one.model} is below the optimum at {one.factor:g}x under {one.protocol}"
-        progress.say(f"warning: {where}. {BELOW_OPTIMUM}")
+        warn(progress, f"warning: {where}. {BELOW_OPTIMUM}")
     return found
 
 

@@ -11,7 +11,7 @@ from extrapolate.data.sources.synthetic import PREFIX as SYNTHETIC
 from extrapolate.data.store import Store
 from extrapolate.data.tokenizer import TRAINING_CHARACTERS
 from extrapolate.errors import UserError
-from extrapolate.progress import QUIET, Progress
+from extrapolate.progress import QUIET, Progress, warn
 from extrapolate.specs import arguments
 
 DEFAULT_STORE = Path("data/stdlib")
@@ -90,9 +90,10 @@ def store_with(settings: StoreSettings, out: Path, progress: Progress, workers: 
         progress.say(f"near-duplicates: {near['pairs']:,} pairs{kept}")
     if not store.lossless:
         found = store.manifest["round_trip"]
-        progress.say(
+        warn(
+            progress,
             f"warning: the tokenizer is lossy: decoding gives another text for {found['changed']:,} of "
-            f"{found['documents']:,} held-out documents; bits per byte will be n/a"
+            f"{found['documents']:,} held-out documents; bits per byte will be n/a",
         )
     progress.say(f"wrote {out}: vocabulary {store.vocab_size}, corpus {store.corpus_hash}")
     return store
@@ -161,7 +162,7 @@ def default_store(progress: Progress) -> Store:
     if DEFAULT_STORE.exists():
         store = Store.open(DEFAULT_STORE)
         if store.manifest["settings"]["source"] == "stdlib" and _same_text(store, StoreSettings()) is False:
-            progress.say(f"{DEFAULT_STORE} is used as it is, but {OTHER_TEXT.format('the library of this Python')}")
+            warn(progress, f"{DEFAULT_STORE} is used as it is, but {OTHER_TEXT.format('the library of this Python')}")
         return store
     progress.say(f"no `data` is given: tokenising this Python's standard library into {DEFAULT_STORE}")
     return store_with(StoreSettings(), DEFAULT_STORE, progress)

@@ -12,7 +12,7 @@ from extrapolate.interop import trackers
 from extrapolate.interop.imported import PREFIX, place_of
 from extrapolate.interop.trackers import UNTRACKED, Tracking
 from extrapolate.machine.distributed import joined, world_size
-from extrapolate.progress import QUIET, Progress
+from extrapolate.progress import SILENT, Progress
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest, data_path, resolve, run_name
 from extrapolate.runs.resolve import check as check_request
@@ -42,7 +42,7 @@ def train_with(
         raise UserError("`fsdp=True` shares a model out to several processes: start them with torchrun")
     with joined("what was saved is kept, and the same command with `resume=True` goes on from there") as ranks:
         if not ranks.first:
-            progress = QUIET
+            progress = SILENT
         folder = out
         extension: Recipe | None = None
         there = run_in(folder) if resume and folder is not None else None

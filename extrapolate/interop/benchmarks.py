@@ -225,7 +225,10 @@ def _aggregation_of(group: Any) -> str:
 
 
 def _code_of(task: Any) -> str:
-    """A hash of the Python files in the folders that a user's task has functions, or its class, from; empty if none."""
+    """A hash of the Python files in and below the folders that a user's task has functions, or its class, from.
+
+    Empty if there are none. Leaves out hidden folders and installed packages.
+    """
     import lm_eval
 
     folders: set[Path] = set()
@@ -242,7 +245,10 @@ def _code_of(task: Any) -> str:
     find([type(task), {} if config is None else vars(config)])
     known = [Path(str(lm_eval.__file__)).parent, Path(__file__).parents[1], *map(Path, sysconfig.get_paths().values())]
     own = [folder for folder in folders if not any(map(folder.is_relative_to, known))]
-    texts = [path.read_bytes() for folder in own for path in folder.glob("*.py")]
+    files = [(path, path.relative_to(folder).parts) for folder in own for path in folder.rglob("*.py")]
+    texts = [
+        path.read_bytes() for path, parts in files if not any(one[0] == "." or one == "site-packages" for one in parts)
+    ]
     return _hash(sorted(hashlib.sha256(text).hexdigest() for text in texts)) if texts else ""
 
 

@@ -109,7 +109,8 @@ def unequal_training(rows: pd.DataFrame) -> list[str]:
         lacking = "settings that the tables lack, such as the learning rate"
         differing.append(f"perhaps other {lacking}" if differing else lacking)
     detail = f" ({'; '.join(differing)})"
-    return [f"the models were not trained alike{detail}: their losses differ by more than the encoding"]
+    alike = f"the models were not trained alike{detail}: their losses differ by more than the encoding"
+    return [alike, *_of_another_parent(rows)]
 
 
 def of_one_parent(rows: pd.DataFrame) -> list[str]:
@@ -122,6 +123,29 @@ def of_one_parent(rows: pd.DataFrame) -> list[str]:
         f"seeds of {', '.join(models)} continue the same run ({origin}): intervals leave out what its own seed decided"
         for origin, models in parents.items()
     ]
+
+
+def _of_another_parent(rows: pd.DataFrame) -> list[str]:
+    """A warning if models continue other weights than those of the run that has their parent's name here."""
+    here = dict(zip(rows["run"], rows["weights_sha256"], strict=True))
+    models: dict[str, list[str]] = {}
+    continued = rows[rows["origin"].isin(here.keys()) & rows["origin_sha256"].notna()]
+    for model, origin, weights in continued[["model", "origin", "origin_sha256"]].drop_duplicates().itertuples(False):
+        if here[origin] != weights:
+            models.setdefault(origin, []).append(str(model))
+    return [
+        f"{', '.join(mine)}: the run {origin} that it continues had other weights than {origin} has here"
+        for origin, mine in models.items()
+    ]
+
+
+def without_losses(rows: pd.DataFrame) -> list[str]:
+    """A warning if models have no loss at some of the lengths that they were evaluated at."""
+    models: dict[str, list[str]] = {}
+    for model, mine in rows[rows["loss"].isna()].groupby("model", sort=False):
+        factors = ", ".join(f"{factor:g}x" for factor in sorted(set(mine["factor"])))
+        models.setdefault(factors, []).append(str(model))
+    return [f"not compared at {factors}, where the loss is n/a: {', '.join(mine)}" for factors, mine in models.items()]
 
 
 def at_some_lengths(rows: pd.DataFrame) -> list[str]:

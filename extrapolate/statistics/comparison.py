@@ -21,6 +21,7 @@ from extrapolate.statistics.comparable import (
     of_other_text,
     same_targets,
     unequal_training,
+    without_losses,
 )
 from extrapolate.statistics.documents import document_rows
 from extrapolate.statistics.intervals import MOST_SEEDS, Estimate, Interval, Needed, holm
@@ -133,7 +134,7 @@ def comparable_rows(
             raise UserError("no row is of a run as it was trained: evaluate again, or compare extensions too")
     check_replicates(chosen)
     kept, warnings = [], of_other_text(chosen) + unequal_training(chosen) + of_one_parent(chosen)
-    warnings += not_evaluated(chosen, "protocol", chosen)
+    warnings += not_evaluated(chosen, "protocol", chosen) + without_losses(chosen)
     for _, mine in chosen.groupby("protocol", sort=False):
         same, said = same_targets(mine)
         kept.append(same)

@@ -17,7 +17,7 @@ from extrapolate.interop import trackers
 from extrapolate.interop.trackers import Tracking
 from extrapolate.machine.limits import cores
 from extrapolate.names import ASKED, PROBES_TABLE, RUNS, TEXT_TABLE
-from extrapolate.progress import QUIET, Display, Progress
+from extrapolate.progress import QUIET, Display, Progress, warn
 from extrapolate.reports import Written
 from extrapolate.reports.published import Repeating, write_cells
 from extrapolate.reports.questions import write_questions
@@ -115,7 +115,7 @@ def sweep(
     read, folder, ready = _ready(study, out, scale, encodings, trust_code, progress, make=True)
     ready = [replace(cell, tracking=Tracking(tracker, folder.resolve().name)) for cell in ready]
     for line in lines_on({cell.name: cell.left_out for cell in ready if not cell.cell.beyond}):
-        progress.say(line)
+        warn(progress, line)
     every = ready
     if array is not None:
         ready = share_of(every, *array)
@@ -322,12 +322,12 @@ def _finish(tasks: Tasks, folder: Path, progress: Progress, with_report: bool) -
             state.write(folder, name, state.CellState(failed=reason))
         progress.say(f"{name} failed: {reason}")
     for warning, names in tasks.warnings.items():
-        progress.say(f"{', '.join(names)}: {warning}")
+        warn(progress, f"{', '.join(names)}: {warning}")
     for name in tasks.diverged.keys() - failed.keys():
         progress.say(f"{name} diverged, and another learning rate is taken: {tasks.diverged[name]}")
     passed_over = set(filter(tasks.passed_over, filter(tasks.tried, tasks.cells)))
     if no_more := sorted(name for name in passed_over if state.read(folder, name).evaluated is not None):
-        progress.say(f"left out of the report, for another learning rate is taken now: {listed(no_more)}")
+        warn(progress, f"left out of the report, for another learning rate is taken now: {listed(no_more)}")
     for name in passed_over - failed.keys() - tasks.diverged.keys():
         state.write(folder, name, state.CellState(passed_over=True))
     frame = _learning_rates(tasks)
@@ -339,10 +339,10 @@ def _finish(tasks: Tasks, folder: Path, progress: Progress, with_report: bool) -
     written = _write_reports(evaluated, folder, progress) if with_report else {}
     tables = [*(folder / RUNS).glob(f"*/{TEXT_TABLE}"), *(folder / RUNS).glob(f"*/{PROBES_TABLE}")]
     if with_report and (gone := sorted({table.parent.name for table in tables} - tasks.cells.keys())):
-        progress.say(f"left out of the report, for they are no cells of the study any more: {listed(gone)}")
+        warn(progress, f"left out of the report, for they are no cells of the study any more: {listed(gone)}")
     reports = {page.parent for page in folder.glob(f"{REPORT}*/*.html")} if written else set()
     if old := sorted(map(str, reports - written.keys())):
-        progress.say(f"kept, although they are of what the study asked for earlier: {listed(old)}")
+        warn(progress, f"kept, although they are of what the study asked for earlier: {listed(old)}")
     return Swept(folder, [Run.open(cell.path) for cell in evaluated], failed, tasks.diverged, frame, written)
 
 

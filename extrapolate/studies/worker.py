@@ -14,7 +14,7 @@ from extrapolate.errors import UserError, reason_of
 from extrapolate.machine.children import reply
 from extrapolate.machine.interrupts import Interrupted
 from extrapolate.machine.limits import cores
-from extrapolate.progress import QUIET, Display, Progress, Quiet, Say
+from extrapolate.progress import SILENT, Display, Progress, Quiet, Say
 from extrapolate.runs import trust
 from extrapolate.studies import state
 from extrapolate.studies.resolved import Resolved
@@ -98,7 +98,7 @@ def perform_all(works: Sequence[Work]) -> Ended:
     warnings: list[str] = []
     for done, work in enumerate(works):
         try:
-            diverged = perform(*work, progress=QUIET, warn=warnings.append)
+            diverged = perform(*work, progress=SILENT, warn=warnings.append)
         except Interrupted:
             raise
         except Exception as error:

@@ -2,11 +2,13 @@
 
 import json
 import shutil
+import warnings
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+import extrapolate as xt
 from extrapolate import results
 from extrapolate.statistics.intervals import holm, interval
 
@@ -149,6 +151,29 @@ def test_one_set_of_targets_is_compared_and_the_rest_is_said(cli, evaluated):
     assert not rows.duplicated(["protocol", "factor", "model", "other"]).any()
     assert ("RoPE", "NoPE") in set(zip(rows["model"], rows["other"], strict=True))
     assert "left out rows on other targets" in ended.err
+
+
+def test_a_call_warns_of_what_the_command_says(evaluated, tiny, cli):
+    """It prints nothing, and its rows do not show what was left out."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        xt.compare([evaluated / "rope", evaluated / "none"])
+    cli("eval-lengths", "ckpt/rope", "--factors", "1,4", "--max-targets", 1024, "--protocol", "windows").succeeded()
+    with pytest.warns(UserWarning, match="^windows: left out rows on other targets") as warned:
+        xt.compare([evaluated / "rope", evaluated / "none"])
+    assert {Path(one.filename) for one in warned} == {Path(__file__)}
+    (evaluated / "elsewhere").symlink_to(evaluated / "none", target_is_directory=True)
+    for call in (xt.compare, lambda path: xt.evaluate(path, factors=(1,), max_targets=64)):
+        with pytest.warns(UserWarning, match="links, which are not followed"):
+            call(evaluated)
+
+
+def test_a_model_without_a_loss_at_any_of_the_lengths_is_named(cli, evaluated, tiny):
+    cli("train", "--pe", "learned", *tiny, "--out", "more/learned").succeeded()
+    few = ["--factors", "2,4", "--max-targets", 256, "--protocol", "windows"]
+    cli("eval-lengths", "ckpt/rope", "ckpt/none", "more/learned", *few).succeeded()
+    said = cli("compare", "ckpt/rope", "ckpt/none", "more/learned").succeeded().err
+    assert "warning: not compared at 2x, 4x, where the loss is n/a: Learned" in said
 
 
 def test_models_without_a_protocol_of_others_are_named(cli, evaluated, without_pictures):

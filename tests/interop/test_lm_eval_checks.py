@@ -76,9 +76,12 @@ aggregate_metric_list:
   - {metric: acc, weight_by_size: true}
 """,
     "utils.py": """
+from parts.best import best
+
 def results(doc, found):
     return {"acc": float(best(found) == doc["gold"])}
-
+""",
+    "parts/best.py": """
 def best(found):
     return max(range(len(found)), key=lambda at: found[at][0])
 """,
@@ -103,7 +106,7 @@ class Classed(ConfigurableTask):
 }  # fmt: skip
 CHANGES = {
     "nothing": ("base.yaml", "", "", set()),
-    "a helper": ("utils.py", "return max", "return min", {"helped", "classed", "both"}),
+    "a helper in a folder below": ("parts/best.py", "return max", "return min", {"helped", "classed", "both"}),
     "the class": ("cls.py", "return results", "return 1 and results", {"classed", "helped", "both"}),
     "how a group is averaged": ("both.yaml", "weight_by_size: true", "weight_by_size: false", {"both"}),
 }
@@ -119,7 +122,7 @@ def test_ones_own_tasks_are_known_by_all_their_code(
     )  # fmt: skip
     hashes = []
     for folder, changed in (("a", {}), ("b", {file: TASKS[file].replace(was, now)})):
-        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "parts").mkdir(parents=True)
         for name, text in {**TASKS, **changed}.items():
             at = f"dataset_kwargs: {{data_files: {{test: {tmp_path / folder / 'questions.jsonl'}}}}}\n"
             (tmp_path / folder / name).write_text((at if name == "base.yaml" else "") + text.lstrip())

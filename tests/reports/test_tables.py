@@ -26,6 +26,7 @@ def row(run: str, model: str, factor: float, loss: float | None, **changes: Any)
         "as-trained", "protocol": "windows", "factor": factor, "loss": loss, "control_loss": 4.0, "seq_len": 64,
         "trained_length": 64, "origin": None, "imported": None, "split": "test", "step": 10, "precision": "fp32",
         "seed": 0, "targets_hash": "t", "corpus_hash": "c", "config_hash": run, "setting_hash": "s",
+        "weights_sha256": run, "origin_sha256": None,
         "training_machine": "m", "training_corpus": "c",
         "preset": "tiny", "layers": 4, "tokens": 1000, "parameters": 10,
         "training_precision": "fp32", "training_seconds": 10.0, "evaluated_at": datetime(2026, 1, 1, tzinfo=UTC),
@@ -169,6 +170,17 @@ def test_models_that_were_not_trained_alike_are_said() -> None:
     continued = frame(row("r", "RoPE", 1, 4.0), row("e", "ExPE", 1, 4.1, setting_hash="u", origin="r"))
     (warning,) = unequal_training(continued)
     assert "(some continue another run; perhaps" in warning
+
+
+def test_a_model_that_continues_other_weights_than_those_shown_is_said() -> None:
+    """Its parent was trained again."""
+
+    def continued(weights: str) -> list[str]:
+        child = row("c", "RoPE, tuned", 1, 4.1, setting_hash="u", origin="r", origin_sha256=weights)
+        return unequal_training(frame(row("r", "RoPE", 1, 4.0), child))
+
+    assert len(continued("r")) == 1
+    assert continued("old")[1:] == ["RoPE, tuned: the run r that it continues had other weights than r has here"]
 
 
 def test_seeds_of_one_parent_are_said() -> None:

@@ -46,7 +46,7 @@ def answered(
                 rows.append(
                     shared | TRAINING
                     | {"loss": loss, "setting_hash": "s" if trained_alike else model}
-                    | {"origin": origin, "origin_sha256": origin}
+                    | {"origin": origin, "origin_sha256": origin, "weights_sha256": f"{plain}-{seed}"}
                 )  # fmt: skip
                 if np.isnan(loss):
                     continue
