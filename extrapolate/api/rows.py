@@ -78,8 +78,8 @@ def report(
     runs: evaluated runs, their folders, or folders of them. out: the report's folder; a report in it is replaced once
     the new one is complete. baseline: the encoding to compare losses and training times with (default `rope`). seq_len,
     corpus, precision, split: use only rows with these values, if runs differ in them. check: an earlier report, or a
-    folder or an `evals.parquet` of other evaluated runs, to compare with; the result's `checked` lists the losses that
-    are significantly worse than theirs, by more than `tolerance` (nats, default 0.02). leaderboard: rank the models at
+    folder or an `evals.parquet` of other evaluated runs, to compare with; `checked` in the result lists the losses that
+    are significantly worse than there, by more than `tolerance` (nats, default 0.02). leaderboard: rank the models at
     each length, with intervals. threshold: the accuracy that passes a probe, for effective lengths (default 0.85).
 
     Raises UserError if there is nothing to report, rows cannot be compared, or `out` holds anything other than a

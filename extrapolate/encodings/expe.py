@@ -16,7 +16,7 @@ class ExPE(Encoding):
 
     In every block, W_q and W_k read p_n[c] = start + step n + slope c in channels c = 0..l-1 of the token at position
     n, and the normalised residual stream in the other channels. W_v and the residual stream keep the original values.
-    Beyond L: the values keep growing past the trained range, slowly and linearly, and the loss grows with them.
+    Beyond L: the values keep growing past the trained range, slowly and linearly, and the loss rises sooner or later.
 
     Our reading: the paper's equations and constants are missing from every copy found. We overwrite after the block's
     RMSNorm, with defaults that put the training range at about -1..1.
@@ -24,7 +24,7 @@ class ExPE(Encoding):
     step); learned, "no", "fixed" (start, step and slope are trained from those values, shared by all blocks) or
     "scratch" (from N(0, 0.02)); blocks, "all" or only the "first"; value_input, whether W_v reads the overwritten
     channels too. The paper's ablations are slope=0 (the same value in all l channels), size=1 (one channel), and other
-    values of the last three.
+    values of learned, blocks and value_input.
     Source: Datseris et al., arXiv 2509.19569.
     """
 

@@ -12,8 +12,9 @@ class FoX(Encoding):
     """Lets every token decide, for each head, how much of the preceding context to forget.
 
     The gate is f_t = sigmoid(w_h x_t + b_h), with x the layer's attention input, and the score of query i and key j
-    gains ln f_(j+1) + ... + ln f_i, summed in float32. Queries and keys are not rotated. Of the paper's Pro block, only
-    the gate is implemented. Beyond L: the decay depends on content, so no position can leave a trained range.
+    gains ln f_(j+1) + ... + ln f_i, summed in float32. Queries and keys are not rotated. Only the forget gate is
+    implemented, not the other parts of the paper's Pro block. Beyond L: the decay depends on content, so no position
+    can leave a trained range.
 
     CABLE is the same bias with w and b negated, but its released code does not divide the product by sqrt(K). Form
     "cable" leaves this division out. Arguments: form, "fox" or "cable"; gate_bias, the initial value of b (default 0,

@@ -17,8 +17,8 @@ class CriticalBand(Searched):
 
     w_m becomes w_m / s for m = first..first + width - 1. If `first` is not given, both are searched for, for each
     length, by the loss of the validation split: first the k for which dividing all pairs from k on is best, k = 0..M;
-    then, from that k, the best width. Of equally good bands the first one tried is kept. With M frequencies the search
-    computes the loss of about 8,192 targets up to 2 M times for each length, which the progress line counts. Windows of
+    then, from that k, the best width. Of equally good bands the first one tried is kept. With M frequencies, the search
+    tries up to 2 M bands for each length, each on about 8,192 targets; the progress line counts these. Windows of
     at most L tokens are left alone unless a factor is given.
 
     Arguments: first, m of the band's fastest pair, counted from 0 (default: searched for); width, in pairs (default: as

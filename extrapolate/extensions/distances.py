@@ -127,7 +127,7 @@ class ChunkedPairs(Pairs):
 
 @register("dual-chunk")
 class DualChunk(Extension):
-    """Cuts the text into chunks and gives a query other positions for keys of its own, the previous and older chunks.
+    """Cuts the text into chunks, and numbers a query by whether the key is in its own, the previous or an older chunk.
 
     With n = chunk - local, key j is at j mod n. Query i is at i mod n for keys of its own chunk; at min(i mod n + n,
     chunk) for those of the previous chunk, which keeps true distances near the border; and at min(2n - 1, chunk) for
@@ -176,8 +176,8 @@ class STRING(Extension):
     """Moves all far keys nearer by the same number of tokens, onto distances that training has shown more often.
 
     Distance r counts as r below the shift S, else as r - S + W. The farthest pair of a window of more than S tokens is
-    at N - 1 - S + W. With the defaults that is below L up to N = 1.28 L: the method is for long texts within L, and
-    reaches further only with a larger S. W = S changes no distance.
+    at N - 1 - S + W. With the defaults that is below L up to about N = 1.27 L: the method is for long texts within L,
+    and reaches further only with a larger S. W = S changes no distance.
 
     As in the authors' code, though not in the paper, scores are multiplied by (0.1 ln 2 + 1)^2, in windows of any
     length. When that code reads a whole text at once, it counts a key at exactly S twice, near and far; here, as when

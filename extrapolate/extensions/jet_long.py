@@ -46,11 +46,11 @@ def window_of(name: str, window: int | None, seq_len: int) -> int:
 
 @register("jet-long")
 class JetLong(Extension):
-    """Leaves near pairs alone and counts far ones in groups as large as the window of text asks for, without a shift.
+    """Leaves near pairs alone and counts far ones in groups, which are larger the longer the window of text is.
 
-    Beyond L, distance r counts as r up to W, else as floor(i/G) - floor(j/G), G = ceil(N/L): the distance falls where
-    the groups begin, unlike in self-extend. G is the same for every query of a window, also for those within L. Windows
-    of at most L tokens are left alone.
+    Beyond L, distance r counts as r up to W, else as floor(i/G) - floor(j/G), G = ceil(N/L). Self-extend shifts the
+    groups so that distances go on from W; here they drop just beyond W. G is the same for every query of a window, also
+    for those within L. Windows of at most L tokens are left alone.
 
     Arguments: window, W in tokens, included (default L/16, as in the authors' models).
     Source: Jet-Long, arXiv 2607.07740.

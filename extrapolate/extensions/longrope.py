@@ -22,9 +22,9 @@ class LongRoPE(Frequencies, Searched):
     short list, and the sharper scores only if a factor is given. The paper's rule that the first few positions are not
     scaled is left out, as in public code.
 
-    The paper searches for its lists. Here the long one is derived as ntk-by-parts' w / w', unless it is given or
-    `search` says how many lists to try, for each length, by the loss of about 8,192 targets of the validation split;
-    the progress line counts them. The search is scipy's differential evolution (`pip install 'extrapolate[search]'`)
+    The paper searches for its lists. By default, the long one here is ntk-by-parts' w / w'. With `search`, that many
+    lists are tried for each length, and the one with the lowest loss on about 8,192 validation targets is used; the
+    progress line counts the targets. The search is scipy's differential evolution (`pip install 'extrapolate[search]'`)
     with 16 lists a generation, from 1 to 1 + s and rising from fast pairs to slow ones as in the paper. The first
     generation has the derived list, PI's, NTK's and one of ones, and varies these, so the list that is found never does
     worse on this text than any of the four. The authors' own search has 64 lists in each of 40 generations.

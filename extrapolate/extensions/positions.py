@@ -24,7 +24,7 @@ class PositionInterpolation(Extension):
     """Divides every position by a factor: position i is presented as i / factor.
 
     No position leaves the trained range as long as factor >= N/L, but neighbours are closer than they ever were in
-    training, which costs some loss in range. Sinusoids are evaluated in between.
+    training, which raises the loss within L somewhat. Sinusoidal encodings are evaluated at the fractional positions.
 
     Arguments: factor, a ratio (default: N/L, at least 1).
     Source: Chen et al., arXiv 2306.15595.
@@ -47,8 +47,8 @@ class PositionInterpolation(Extension):
 class ExPEScale(Extension):
     """Multiplies what ExPE writes by a factor, as the paper's models are "scaled by half" at inference.
 
-    Our reading: there are two. Either the values themselves are scaled, factor (start + step n + slope c), or only the
-    positions, start + step factor n + slope c, which is pi.
+    Our reading: the paper allows two. Either the values themselves are scaled, factor (start + step n + slope c), or
+    only the positions, start + step factor n + slope c, which is pi.
 
     Arguments: factor, a ratio (default: L/N, at most 1; the paper uses 0.5); reading, "values" or "positions".
     Source: Datseris et al., arXiv 2509.19569.

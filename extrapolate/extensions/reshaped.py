@@ -40,7 +40,7 @@ class Reshaped(Frequencies):
 
 @register("clipped-rope")
 class ClippedRoPE(Reshaped):
-    """Slows the slowest pairs down, more and more from the first of them, until the last stands still.
+    """Slows down the slowest pairs along a cosine: the first of them keeps its frequency, and the last stops turning.
 
     The n slowest frequencies are multiplied by (1 + cos(pi k / (n - 1))) / 2, k = 0..n-1: the first of them stays, and
     the last becomes 0. n of 0 or 1 changes nothing. Cut off at once, instead of tapered, they are p-rope.
@@ -72,8 +72,8 @@ class ClippedRoPE(Reshaped):
 class Resonance(Reshaped):
     """Rounds every wavelength to a whole number of tokens, so that far positions repeat the angles of near ones.
 
-    w_m becomes 2 pi / round(2 pi / w_m). A pair that completes a turn within L then has no angle at any length that it
-    did not have in training. The authors train with it; here it is applied to a trained model, at any length.
+    w_m becomes 2 pi / round(2 pi / w_m). A pair that completes a turn within L then meets only angles that it has
+    seen in training, at any length. The authors train with it; here it is applied to a trained model, at any length.
 
     Arguments: base, an extension of frequencies that is applied first: base=yarn, or in parentheses
     base=(yarn:factor=8) (default: none; the paper has YaRN).

@@ -16,8 +16,8 @@ class LogN(Extension):
     Over more keys than in training, attention spreads out; this sharpens it again, including an encoding's bias.
     Queries within L are left alone, unless there is an offset.
 
-    Arguments: offset, a number of tokens a (default: none): the factor is ln(i + a) / ln a instead, for all queries at
-    all lengths, as HyPE has it at test alone (a = 500 after training at 512 and then at 16k tokens).
+    Arguments: offset, a number of tokens a (default: none): the factor is ln(i + a) / ln a instead, for all queries and
+    lengths. HyPE does this at inference only, with a = 500, after training at 512 and then at 16k tokens.
     Source: Su, kexue.fm 8823 (2021); Chiang and Cholak, arXiv 2202.12172; Qwen's "logn_attn"; HyPE, arXiv 2601.22156.
     """
 
@@ -40,7 +40,7 @@ class LogN(Extension):
 
 @register("llama4")
 class Llama4(Extension):
-    """Multiplies the scores of query i by 1 + c ln(1 + floor((i + 1) / F)), in layers without rotation alone.
+    """Multiplies the scores of query i by 1 + c ln(1 + floor((i + 1) / F)), but only in layers without rotation.
 
     Llama 4's layers without positions see everything, and attention in them spreads out as a text grows; this sharpens
     it again, step by step. Layers that rotate queries and keys are left alone, and so are queries before F - 1. The

@@ -19,9 +19,9 @@ def score(run: str, value: float, **changes: Any) -> dict[str, Any]:
         "precision": "fp32", "task": "arc_easy", "metric": "acc",
         "filter": "none", "shots": 0, "length": 32, "factor": 2.0, "value": value, "stderr": 0.1,
         "targets_hash": "questions", "config_hash": "c", "preset": "tiny", "layers": 2, "parameters": 1000,
-        "setting_hash": "s", "tokens": 7, "origin": None, "origin_sha256": None, "weights_sha256": run, "training_corpus": "x",
+        "setting_hash": "s", "tokens": 7, "origin": None, "origin_sha256": None, "training_corpus": "x",
         "trained_length": 16, "training_precision": "fp32", "training_machine": "a machine", "imported": None,
-        "evaluated_at": WHEN,
+        "evaluated_at": WHEN, "weights_sha256": run,
     } | changes  # fmt: skip
 
 
