@@ -12,8 +12,9 @@ OLDEST ?= tests
 # One that every machine can install.
 TORCH ?= 2.13.*
 INSTALL = $(BIN)/uv pip install -q --compile-bytecode --python $(BIN)/python -c constraints.txt -e
+# uv does not read pip's settings.
 ifneq ($(PIP_FIND_LINKS),)
-export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)  # uv does not read pip's settings
+export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 endif
 ifdef QUICK
 SCALE := --scale quick
