@@ -23,7 +23,11 @@ def peak_mib(device: str) -> float | None:
     """Peak memory in MiB since `forget_peak`: on the device, or of this whole process; None if it is not known."""
     if device == "cuda":
         return torch.cuda.max_memory_allocated() / 2**20
-    if not (_STATUS.exists() and _CLEAR.exists()):
+    return _high_water_mib() if _CLEAR.exists() else None
+
+
+def _high_water_mib() -> float | None:
+    if not _STATUS.exists():
         return None
     line = next((line for line in _STATUS.read_text().splitlines() if line.startswith("VmHWM:")), None)
     return None if line is None else int(line.split()[1]) / 1024
@@ -31,6 +35,9 @@ def peak_mib(device: str) -> float | None:
 
 def lifetime_peak_mib() -> float:
     """Peak memory of this process since it started, in MiB."""
+    if (mark := _high_water_mib()) is not None:
+        return mark
+    # On Linux, a new process would begin with what the one that started it takes.
     units_per_mib = 2**20 if sys.platform == "darwin" else 2**10  # macOS reports bytes, Linux KiB
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / units_per_mib
 

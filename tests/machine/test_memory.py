@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from extrapolate.machine import memory
-from extrapolate.machine.memory import forget_peak, peak_mib
+from extrapolate.machine.children import worker
+from extrapolate.machine.memory import forget_peak, lifetime_peak_mib, peak_mib
 
 SIZE = 100 * 2**20
 
@@ -26,6 +27,14 @@ def test_the_peak_is_of_the_work_since_it_was_forgotten() -> None:
     assert peak_mib("cpu") >= with_it - 1
     forget_peak("cpu")
     assert peak_mib("cpu") < with_it - 50
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere, processes begin with nothing")
+def test_the_peak_of_a_process_is_not_that_of_the_one_that_started_it() -> None:
+    with mmap.mmap(-1, 12 * SIZE) as held:
+        held.write(b"x" * 12 * SIZE)
+        with worker() as process:
+            assert 10 < process.submit(lifetime_peak_mib).result() < 1000
 
 
 @pytest.fixture
