@@ -162,8 +162,8 @@ def collect(
         warnings += not_evaluated(found["probes"], "probe", models)
         asked, of_windows = probes.comparable(found["probes"])
         warnings += of_windows
-        if not rows:
-            warnings += unequal_training(asked) + of_one_parent(asked)
+        training = unequal_training(asked) + of_one_parent(asked)
+        warnings += [said for said in training if said not in warnings]
     shown_probes = {f"probe {probe}": mine for probe, mine in asked.groupby("probe", sort=False)} if len(asked) else {}
     warnings += [f"{what}: {text}" for what, mine in shown_probes.items() for text in at_some_lengths(mine)]
     warnings += between_tables({**rows, **shown_probes})

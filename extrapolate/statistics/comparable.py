@@ -199,12 +199,18 @@ def same_targets(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 def not_evaluated(rows: pd.DataFrame, column: str, every: pd.DataFrame) -> list[str]:
     """A warning for each value of `column`, a protocol or probe, with which some models of `every` were not evaluated.
 
-    Models are identified by their settings, because a name may include the model's size in only one of two tables.
+    Models are identified by their settings, because a name may include the model's size in only one of two tables; and
+    by their extension if `rows` has it with another value.
     """
     warnings = []
+    extended = rows[["config_hash", "extension", "model"]].drop_duplicates()
     for name, mine in rows.groupby(column):
-        missing = every.loc[~every["config_hash"].isin(set(mine["config_hash"])), "model"]
-        if len(missing):
+        missing = every.loc[~every["config_hash"].isin(set(mine["config_hash"])), "model"].tolist()
+        there = {*zip(mine["config_hash"], mine["extension"], strict=True)}
+        missing += [
+            model for config, extension, model in extended.itertuples(False) if (config, extension) not in there
+        ]
+        if missing:
             who = ", ".join(dict.fromkeys(missing))
             warnings.append(f"{column} {name}: left out the models that were not evaluated with it ({who})")
     return warnings

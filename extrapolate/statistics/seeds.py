@@ -69,7 +69,7 @@ def between_tables(tables: Mapping[str, pd.DataFrame]) -> list[str]:
 
 
 def incomplete_checkpoints(rows: pd.DataFrame, what: str) -> list[str]:
-    """A warning if only some runs of a model have rows of a checkpoint, which then has no mean.
+    """A warning if only some runs of a model have rows of a checkpoint, or of a length there: it then has no mean.
 
     `what` begins the warning. rows: all checkpoints of one protocol; imported ones have no known tokens.
     """
@@ -77,15 +77,20 @@ def incomplete_checkpoints(rows: pd.DataFrame, what: str) -> list[str]:
     known = rows[rows["tokens"].notna()]
     for model, own in known.groupby("model", sort=False):
         for (_, tokens), mine in own.groupby(["step", "tokens"]):
-            if mine["run"].nunique() < own["run"].nunique():
+            if lacks_runs(mine, own):
                 lacking.setdefault(str(model), []).append(f"{tokens:,}")
     if not lacking:
         return []
     who = "; ".join(f"{model} at {', '.join(tokens)} tokens" for model, tokens in lacking.items())
     return [
         f"{what}: left out checkpoints at which not all seeds of a model were evaluated ({who}); evaluate every run "
-        "with the same `checkpoint`"
+        "with the same `checkpoint` and `factors`"
     ]
+
+
+def lacks_runs(mine: pd.DataFrame, own: pd.DataFrame) -> bool:
+    """Whether the rows of a checkpoint lack a run of the model's, at any of their lengths."""
+    return bool(mine.groupby("factor")["run"].nunique().min() < own["run"].nunique())
 
 
 def counts(rows: pd.DataFrame) -> "pd.Series[int]":

@@ -151,6 +151,16 @@ class TestReport:
         assert set(table["n_trials"]) == {4}
         assert set(table["run"]) == {"rope", "none", "learned"}
 
+    def test_models_of_probes_that_were_not_trained_alike_are_said_beside_losses(
+        self, without_pictures, cli, ckpt, tiny, tmp_path
+    ):
+        cli("train", "--pe", "none", *tiny, "--lr", 0.001, "--out", "odd/none").succeeded()
+        cli("eval-lengths", "ckpt/rope", "odd/none", *FEW, "--probes", "needle", "--protocol", "off").succeeded()
+        said = "the models were not trained alike"
+        assert said in cli("report", "ckpt/rope", "odd/none").succeeded().err
+        cli("eval-lengths", "ckpt/rope", "--protocol", "windows", "--factors", "1,4", "--max-targets", 256).succeeded()
+        assert cli("report", "ckpt/rope", "odd/none").succeeded().err.count(said) == 1
+
     def test_models_without_a_probe_of_others_are_named(self, without_pictures, cli, evaluated, tmp_path):
         runs = shutil.copytree(evaluated, tmp_path / "runs")
         text = ["--protocol", "windows", "--factors", "1,4", "--max-targets", 256]

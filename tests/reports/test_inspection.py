@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from extrapolate.reports.inspection import by_model
+from extrapolate.reports.inspection import SIZES, by_model, sizes_of_models
 
 
 def row(value: float, **changes: Any) -> dict[str, Any]:
@@ -38,3 +38,13 @@ def test_other_windows_are_another_table() -> None:
     assert titles(*later, earlier) == {
         "RoPE (rope, 4 windows, aaaaaa)": [1.0, 2.0], "RoPE (rope, 2 windows, bbbbbb)": [3.0],
     }  # fmt: skip
+
+
+def test_models_that_were_measured_at_other_lengths_say_so() -> None:
+    def models(*factors: float) -> list[str]:
+        of = {"measurement": "scale", "quantity": next(iter(SIZES))}
+        rows = [row(1.0, run=name, factor=factor, **of) for name, factor in zip("ab", factors, strict=True)]
+        return sizes_of_models(pd.DataFrame(rows))["Model"].tolist()
+
+    assert models(1.0, 1.0) == ["RoPE (a)", "RoPE (b)"]
+    assert models(2.0, 1.0) == ["RoPE (a), at 2x", "RoPE (b), at 1x"]

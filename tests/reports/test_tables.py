@@ -12,6 +12,7 @@ from extrapolate.statistics.comparable import (
     at_some_lengths,
     comparable,
     frame_of,
+    not_evaluated,
     of_one_parent,
     same_targets,
     unequal_training,
@@ -335,3 +336,11 @@ def test_what_an_extension_costs_is_left_out_where_the_plain_model_has_no_loss()
 def test_learning_rates_are_shown_as_they_were_given() -> None:
     rates = pd.DataFrame({"Model": ["rope", "rope"], "Learning rate": [3e-4, 1e-2], "Seeds": [3, 3]})
     assert tables.formatted(rates).to_numpy().tolist() == [["rope", "0.0003", "3"], ["rope", "0.01", "3"]]
+
+
+def test_an_extension_that_lacks_a_probe_is_named() -> None:
+    """Else it would pass all of the probes that it was asked."""
+    plain = [{"config_hash": "c", "extension": "as-trained", "model": "RoPE", "probe": name} for name in ("a", "b")]
+    rows = pd.DataFrame([*plain, plain[0] | {"extension": "pi", "model": "RoPE + PI"}])
+    said = ["probe b: left out the models that were not evaluated with it (RoPE + PI)"]
+    assert not_evaluated(rows, "probe", rows) == said

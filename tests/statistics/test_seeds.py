@@ -75,6 +75,7 @@ def test_where_no_seed_is_shared_all_stay_and_the_warning_says_so() -> None:
 def test_checkpoints_that_a_seed_lacks_are_said() -> None:
     along = [(run, step) for run in "ab" for step in (1, 2, 3) if (run, step) not in (("b", 1), ("b", 2))]
     rows = pd.DataFrame([{"model": "RoPE", "run": run, "step": step, "tokens": 10_000 * step} for run, step in along])
+    rows["factor"] = 1.0
     (said,) = incomplete_checkpoints(rows, "windows")
     assert (
         "windows: left out checkpoints at which not all seeds of a model were evaluated (RoPE at 10,000, 20,000 t"
@@ -82,6 +83,8 @@ def test_checkpoints_that_a_seed_lacks_are_said() -> None:
     )
     assert incomplete_checkpoints(rows[rows["run"] == "a"], "windows") == []
     assert incomplete_checkpoints(rows.assign(tokens=None), "windows") == []
+    at_fewer_lengths = pd.concat([rows, rows[(rows["step"] == 3) & (rows["run"] == "a")].assign(factor=2.0)])
+    assert "(RoPE at 10,000, 20,000, 30,000 t" in incomplete_checkpoints(at_fewer_lengths, "windows")[0]
 
 
 def test_words() -> None:

@@ -61,7 +61,7 @@ class Checkpoints(Section):
 
     @staticmethod
     def subjects(material: Material) -> Sequence[str]:
-        return [name for name, rows in material.along.items() if (rows.groupby("run")["step"].nunique() > 1).any()]
+        return [name for name, rows in material.along.items() if _have_means(rows)]
 
     @staticmethod
     def part(material: Material, subject: str) -> Part:
@@ -79,6 +79,14 @@ class Checkpoints(Section):
             if table[column].notna().any():
                 blocks += [Text(f"{column}, by training tokens:"), Table(_by_tokens(table, column))]
         return Part(blocks, {f"{stem}.parquet": parquet(table), **picture(drawn)})
+
+
+def _have_means(rows: pd.DataFrame) -> bool:
+    """Whether some model has means over its seeds at several checkpoints."""
+    known = rows[rows["tokens"].notna()]
+    return any(
+        sum(not seeds.lacks_runs(mine, own) for _, mine in own.groupby("step")) > 1 for _, own in known.groupby("model")
+    )
 
 
 def _failures(material: Material, protocol: str) -> dict[tuple[str, int], Failure]:
@@ -103,7 +111,7 @@ def by_checkpoint(rows: pd.DataFrame, order: Sequence[str], failed: Mapping[tupl
     for model in order:
         own = rows[(rows["model"] == model) & rows["tokens"].notna()]
         for step, mine in own.groupby("step"):
-            if mine["run"].nunique() < own["run"].nunique():
+            if seeds.lacks_runs(mine, own):
                 continue  # the mean over some seeds is not comparable with the mean over all
             failure = failed.get((model, int(str(step))))
             found.append(
