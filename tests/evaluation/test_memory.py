@@ -156,7 +156,7 @@ def model(tokens):  # asks for 4 GiB a window of 64 tokens, and for a sixteenth 
 run = xt.foreign(model, "Hungry", 16, store.tokenizer(), out=out)
 xt.evaluate(run, data=store, factors=(1,), max_targets=16, protocols=["windows"])  # its imports take memory
 used = int(next(line for line in open("/proc/self/status") if line.startswith("VmSize")).split()[1]) * 1024
-resource.setrlimit(resource.RLIMIT_AS, (used + 2500 * 2**20,) * 2)
+resource.setrlimit(resource.RLIMIT_AS, (used + 3500 * 2**20,) * 2)  # threads that start later take some
 class Told(Quiet):
     def say(self, message): print(message)
 rows = xt.evaluate(run, data=store, factors=(1, 2, 4), max_targets=256, protocols=["windows"], progress=Told())
