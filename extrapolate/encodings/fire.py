@@ -19,8 +19,8 @@ class FIRE(Encoding):
     Beyond L: the network's input stays within 0..1 at any length. If an extension presents pairs at other distances, i
     is the presented position.
 
-    The official code was not seen, so depth and sharing are options. As in public code, T starts at
-    half the training length.
+    The official code was not seen, so depth and sharing are options. As in public code, T starts at half the training
+    length.
     Arguments: width, of the network; depth, its hidden layers; shared, whether all layers share one network; threshold,
     T in tokens (default L/2).
     Source: Li et al., arXiv 2310.04418.

@@ -221,10 +221,11 @@ def sizes(mine: pd.DataFrame) -> pd.DataFrame:
 
 def sizes_of_models(rows: pd.DataFrame) -> pd.DataFrame:
     """A row for each model, at its least factor, which its name has if they differ: means over layers."""
-    found = {title: nearest(measured(mine, "scale")) for title, mine in by_model(rows)}
-    if pd.concat(found.values())["factor"].nunique() > 1:
-        found = {f"{title}, at {some['factor'].iloc[0]:g}x": some for title, some in found.items() if len(some)}
-    means = {title: some.groupby("quantity")["value"].mean() for title, some in found.items() if len(some)}
+    nearby = {title: nearest(measured(mine, "scale")) for title, mine in by_model(rows)}
+    found = {title: some for title, some in nearby.items() if len(some)}
+    if len({some["factor"].iloc[0] for some in found.values()}) > 1:
+        found = {f"{title}, at {some['factor'].iloc[0]:g}x": some for title, some in found.items()}
+    means = {title: some.groupby("quantity")["value"].mean() for title, some in found.items()}
     return _by_quantity(pd.DataFrame(means).T, "Model") if means else pd.DataFrame()
 
 
