@@ -51,11 +51,11 @@ def evaluate(runs: "Runs", *, progress: Progress = QUIET, **settings: Unpack[Tex
     or `validation`. max_targets: the maximum number of scored tokens of a protocol; a number lowers every default above
     it, a mapping sets the limit of each protocol that it names. checkpoint: `last`, or `all` for every checkpoint that
     was kept. precisions: `fp32`, `bf16`, `int8`. position_bucket: the size in tokens of the buckets for losses by
-    position, a divisor of L (default: L/2). key_context: how many tokens before a key token must also precede its copy
-    beyond L; see docs/protocols.md. keep_losses: also keep the loss of every target, in the run's eval_targets.parquet.
-    device: `cpu`, `cuda` or `auto`. data: the token store, if it has moved since the training. seq_len: L of `hf:`
-    checkpoints (default: as in their configuration). trust_code: allow Python files that came with the runs to run,
-    even if you have not run them before; see docs/trust.md.
+    position, a divisor of L (default: L/2). key_context: the number of preceding tokens that a key token shares with
+    its copy beyond L; see docs/protocols.md. keep_losses: also keep the loss of every target, in the run's
+    eval_targets.parquet. device: `cpu`, `cuda` or `auto`. data: the token store, if it has moved since the training.
+    seq_len: L of `hf:` checkpoints (default: as in their configuration). trust_code: allow Python files that came with
+    the runs to run, even if you have not run them before; see docs/trust.md.
 
     Raises UserError before starting if a setting is invalid, an extension applies to no run, or a model's predictions
     depend on later tokens. If some of several runs fail, the others are evaluated, and RunsFailed is raised at the end;

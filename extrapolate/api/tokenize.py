@@ -38,8 +38,8 @@ def tokenize(
     source: `stdlib`, a file, a folder, a glob, `hf:NAME[:CONFIG[:SPLIT]]` or `synthetic:PROCESS`. out: the new folder;
     if it already holds a store made with the same settings from the same text, that store is opened and nothing is
     written. vocab_size: the size of the byte-level BPE to train, unless `tokenizer` names a `tokenizer.json` or
-    `hf:NAME`. min_doc_tokens: shorter documents are left out. max_tokens: the store ends before the document that
-    exceeds it (default: no limit). min_heldout_tokens: the minimum length of a held-out document. text_field: the
+    `hf:NAME`. min_doc_tokens: shorter documents are left out. max_tokens: the store ends before the first document that
+    would exceed it (default: no limit). min_heldout_tokens: the minimum length of a held-out document. text_field: the
     column with the text in `.jsonl`, `.parquet` and Hugging Face data. dedup: keep near-duplicates, such as editions of
     one book, in one split. workers: the number of encoding processes (default: one per core).
 

@@ -78,12 +78,12 @@ def train(
     `adamw` for all parameters (see docs/training.md). lr: the peak learning rate. layers: the number of blocks. width,
     heads: channels D and attention heads; each head has D / heads channels, and the feed-forward width keeps the
     preset's ratio. ssmax: multiply the scores of query i by s ln(i + 1) (arXiv 2501.19399). qk_norm: normalise queries
-    and keys per head. qkv_bias: add biases to queries, keys and values, as in Qwen 2. sinks: add a learned score per
-    head to every softmax, and drop its weight, as in gpt-oss. output_gate: gate the output of each head by the sigmoid
-    of a projection (arXiv 2505.06708). differential: give each head a second query, and subtract a learned share of its
-    output from the first one's. canon: add causal convolutions of 4 tokens at four places of each block (arXiv
-    2512.17351). probes: the share of training windows that are probes of each kind, `needle=0.25,mqar=0.25`. seed: the
-    seed of weights, order and dropout (default 0).
+    and keys per head. qkv_bias: add biases to queries, keys and values, as in Qwen 2. sinks: add one learned score per
+    head to every softmax, whose weight is discarded, as in gpt-oss. output_gate: gate the output of each head by the
+    sigmoid of a projection (arXiv 2505.06708). differential: give each head a second query, and subtract a learned
+    share of its output from that of the first. canon: add causal convolutions of 4 tokens at four places of each block
+    (arXiv 2512.17351). probes: the share of training windows that are probes of each kind, `needle=0.25,mqar=0.25`.
+    seed: the seed of weights, order and dropout (default 0).
 
     out: the run's folder (default: in ckpt/, with a name made from the settings). resume: continue the run in `out`, if
     there is one, with its settings; arguments that are given must agree with them. save_every: tokens between saved

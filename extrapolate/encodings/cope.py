@@ -9,7 +9,7 @@ from extrapolate.errors import UserError
 
 @register("cope")
 class CoPE(Encoding):
-    """Counts positions by content: each key between a query and another counts as anything from 0 to 1.
+    """Counts positions by content: each key from the scored one to the query counts as anything from 0 to 1.
 
     The gate is g_ij = sigmoid(q_i k_j / sqrt(K)), and key j is at position p_ij = g_ij + ... + g_ii, at most P - 1. The
     score gains q_i e[p_ij], with e[p] interpolated between the learned vectors of floor(p) and ceil(p), which start

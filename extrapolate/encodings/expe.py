@@ -18,8 +18,8 @@ class ExPE(Encoding):
     n, and the normalised residual stream in the other channels. W_v and the residual stream keep the original values.
     Beyond L: the values keep growing past the trained range, slowly and linearly, and the loss rises sooner or later.
 
-    Our reading: the paper's equations and constants are missing from every copy found. We overwrite after the block's
-    RMSNorm, with defaults that put the training range at about -1..1.
+    This is our reading, because every copy of the paper that we found lacks its equations and constants. We overwrite
+    after the block's RMSNorm, with defaults that put the training range at about -1..1.
     Arguments: size, l in channels (default D/8); start; step per token (default 2/L); slope per channel (default:
     step); learned, "no", "fixed" (start, step and slope are trained from those values, shared by all blocks) or
     "scratch" (from N(0, 0.02)); blocks, "all" or only the "first"; value_input, whether W_v reads the overwritten

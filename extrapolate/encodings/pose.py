@@ -16,10 +16,10 @@ class PoSE(TrainingPositions):
     training length were max. At evaluation positions are plain, 0..N-1. Beyond L: up to max tokens, every distance
     between two tokens occurs in training; further out, the base extrapolates.
 
-    The authors fine-tune a model with an extension, which is spelled train --start RUN --pe "pose:max=1024" --extend
-    yarn:factor=16; pose also works from the first step on. Their code draws for every window, and takes the text of the
-    second part from later in the document; here a forward pass has one draw for all its windows, whose text is whole.
-    The first part stays at 0, as in their code.
+    The authors fine-tune a model with an extension: train --from RUN --pe "pose:max=1024" --extend yarn:factor=16. pose
+    also works from the first step on. Their code draws for every window, and takes the text of the second part from
+    later in the document; here all windows of a forward pass share one draw, and their text is contiguous. The first
+    part stays at 0, as in their code.
 
     Arguments: base, a spec, in parentheses if it has arguments; max, in tokens (default 16 L); curriculum, the share of
     training over which the range grows linearly from L to max (default 0: it is max from the first step).

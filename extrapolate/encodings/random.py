@@ -21,7 +21,7 @@ class Random(TrainingPositions):
     At evaluation, the argument evaluate decides: "sample" also draws positions, as the authors' code does, with a fixed
     seed per length so that results can be repeated; "spread" uses floor(i max / N), and "first" uses 0..N-1, which
     leaves extensions of positions and frequencies their meaning. Randomized YaRN (arXiv 2606.23687) is "first" with a
-    curriculum in a run that continues another with yarn: train --start RUN --pe
+    curriculum in a run that continues another with yarn: train --from RUN --pe
     "random:evaluate=first,max=1024,curriculum=0.6" --extend yarn:factor=16. At test its authors also use a larger
     factor than in training, which is missing here: the extension of a run keeps its arguments.
 

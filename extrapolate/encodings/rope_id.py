@@ -19,17 +19,17 @@ class RoPEID(RoPE):
 
     Pair m of the first n turns by i w_m, with w_m between 2 pi / fast for m = 0 and 2 pi / slow for m = n - 1, in
     equal ratios; the others carry only content. Scores of the query at i >= L are multiplied by (1 + temperature
-    ln((i + 1) / L))^2, by which YaRN multiplies all scores of a text of i + 1 tokens.
+    ln((i + 1) / L))^2, YaRN's factor for all scores of a text of i + 1 tokens.
     Beyond L: every angle that occurs has been seen in training, and the temperature makes up for the additional
     keys. Nothing is set at inference. Extensions that move positions move what the temperature reads, too.
 
-    Our reading: we found no code, and did not see the paper's text, only a digest of it. Its ends are 2 pi / 32 and 4
-    pi / L for models trained at 4096 or 8192 tokens; how frequencies are spaced in between, which half of the channels
-    is rotated, and the temperature's form are our choices. So is fast at a short L, because at 64 tokens both ends
-    would be the same. Arguments: kept, n in pairs (default K/4, half of the channels); fast, in tokens a turn (default
-    L/128, but at most 32 and at least 2 pi, RoPE's fastest, and never above slow); slow, in tokens a turn (default
-    L/2); temperature (default 0.1, YaRN's; 0 for none); length, L in tokens (default: the training length); pairing, as
-    for rope.
+    Our reading: we found no code, and did not see the paper's text, only a digest of it. Its frequencies lie between 2
+    pi / 32 and 4 pi / L for models trained at 4096 or 8192 tokens; how they are spaced, which half of the channels is
+    rotated, and the temperature's form are our choices, and so is the default of `fast` for a short L: at 64 tokens,
+    both ends would be equal. Arguments: kept, n in pairs (default K/4, half of the channels); fast, in tokens a turn
+    (default L/128, but at most 32 and at least 2 pi, RoPE's fastest, and never above slow); slow, in tokens a turn
+    (default L/2); temperature (default 0.1, YaRN's; 0 for none); length, L in tokens (default: the training length);
+    pairing, as for rope.
     Source: RoPE-ID, Wertheimer et al., arXiv 2603.18017.
     """
 

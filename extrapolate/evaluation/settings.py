@@ -52,7 +52,7 @@ class Lengths:
         tuple[str, ...],
         _what(
             f"an extension: pi, yarn:factor=8 + log-n; {ALL}: every one that applies; {WITHOUT_OWN}: leave out the "
-            f"run's own; {AS_TRAINED}: no further extension, which is always evaluated too; repeatable",
+            f"run's own; {AS_TRAINED}: no further extension (always included); repeatable",
             whole=True,
         ),
     ] = ()
@@ -90,7 +90,7 @@ class TextSettings(SharedSettings):
     max_targets: Annotated[
         int | Mapping[str, int] | None,
         _text(
-            "the most scored tokens of a protocol: 4096 lowers the defaults; windows=500000,fixed-target=16384 sets "
+            "limit on a protocol's scored tokens: 4096 lowers the defaults; windows=500000,fixed-target=16384 sets "
             "each",
             usual="{most_targets}",
         ),
@@ -99,7 +99,8 @@ class TextSettings(SharedSettings):
         int | None, _text("tokens in a bucket of the losses by position; it divides L", usual="L/2", least=1)
     ] = None
     key_context: Annotated[
-        int, _text("tokens before a key token that its copy beyond L repeats, on text without a known optimum", least=1)
+        int,
+        _text("preceding tokens that a key token and its copy beyond L share, if no optimum is known", least=1),
     ] = 3
     keep_losses: Annotated[bool, _text("also keep the loss of every scored token, in eval_targets.parquet")] = False
 

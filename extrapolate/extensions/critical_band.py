@@ -15,11 +15,11 @@ from extrapolate.extensions.windows import check_at_least
 class CriticalBand(Searched):
     """Divides the frequencies of one band of pairs by the factor, and leaves faster and slower ones alone.
 
-    w_m becomes w_m / s for m = first..first + width - 1. If `first` is not given, both are searched for, for each
-    length, by the loss of the validation split: first the k for which dividing all pairs from k on is best, k = 0..M;
-    then, from that k, the best width. Of equally good bands the first one tried is kept. With M frequencies, the search
-    tries up to 2 M bands for each length, each on about 8,192 targets; the progress line counts these. Windows of
-    at most L tokens are left alone unless a factor is given.
+    w_m becomes w_m / s for m = first..first + width - 1. Without `first`, it and `width` are searched for at each
+    length by the loss of the validation split: the k in 0..M from which dividing all pairs is best, then the best width
+    from there. Of equally good bands, the one tried first is kept. With M frequencies, the search tries up to 2 M bands
+    for each length, each on about 8,192 targets; the progress line counts the targets. Windows of at most L tokens are
+    left alone unless a factor is given.
 
     Arguments: first, m of the band's fastest pair, counted from 0 (default: searched for); width, in pairs (default: as
     many as there are); factor, s (default: N/L, at least 1).

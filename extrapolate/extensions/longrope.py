@@ -22,12 +22,13 @@ class LongRoPE(Frequencies, Searched):
     short list, and the sharper scores only if a factor is given. The paper's rule that the first few positions are not
     scaled is left out, as in public code.
 
-    The paper searches for its lists. By default, the long one here is ntk-by-parts' w / w'. With `search`, that many
-    lists are tried for each length, and the one with the lowest loss on about 8,192 validation targets is used; the
-    progress line counts the targets. The search is scipy's differential evolution (`pip install 'extrapolate[search]'`)
-    with 16 lists a generation, from 1 to 1 + s and rising from fast pairs to slow ones as in the paper. The first
-    generation has the derived list, PI's, NTK's and one of ones, and varies these, so the list that is found never does
-    worse on this text than any of the four. The authors' own search has 64 lists in each of 40 generations.
+    The paper searches for its lists. Here, the long one defaults to the divisors of ntk-by-parts. With `search`, that
+    many lists are tried for each length, and the one with the lowest loss on about 8,192 validation targets is used;
+    the progress line counts the targets. The search is scipy's differential evolution (`pip install
+    'extrapolate[search]'`) with 16 lists a generation, from 1 to 1 + s and rising from fast pairs to slow ones as in
+    the paper. The first generation has the derived list, PI's, NTK's and one that changes nothing, and variations of
+    these, so the list that is found never does worse on this text than any of the four. The authors' own search has 64
+    lists in each of 40 generations.
 
     Arguments: factor, s (default: N/L, at least 1); long and short, lists of numbers, one per pair, in parentheses:
     long=(1,1.5,4,8) (default: derived, and ones); search, lists to try, a multiple of 16 (default: none).

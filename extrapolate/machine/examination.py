@@ -58,15 +58,15 @@ def _cores() -> Finding:
 def _threads() -> Finding:
     count, quota = torch.get_num_threads(), cpu_quota()
     may = cores() if quota is None else max(1, min(cores(), int(quota)))
-    found, why = f"{count} {'thread computes' if count == 1 else 'threads compute'}", os.environ.get("OMP_NUM_THREADS")
+    found, why = f"{count} {'thread' if count == 1 else 'threads'}", os.environ.get("OMP_NUM_THREADS")
     if count > may:
         advice = f"threads wait for each other: set the variable OMP_NUM_THREADS={may}"
         return Finding(
             "threads", "slow", f"{found}, more than the {may} that can run at once", count, "threads", advice
         )
     if count < may and why is not None:
-        advice = "unset OMP_NUM_THREADS, unless other programs compute beside this one"
-        return Finding("threads", "slow", f"{found}, for OMP_NUM_THREADS={why}", count, "threads", advice)
+        advice = "unset OMP_NUM_THREADS, unless other programs are busy too"
+        return Finding("threads", "slow", f"{found}, because OMP_NUM_THREADS={why}", count, "threads", advice)
     return Finding("threads", "ok", found, count, "threads")
 
 
@@ -96,7 +96,7 @@ def _gpu() -> Finding:
         size = torch.cuda.get_device_properties(0).total_memory / GIB
         return Finding("gpu", "ok", f"{torch.cuda.get_device_name()}, {size:.0f} GiB", size, "GiB")
     if shutil.which("nvidia-smi") is None:
-        return Finding("gpu", "missing", "no CUDA device", advice="more than 30 million parameters take a GPU")
+        return Finding("gpu", "missing", "no CUDA device", advice="models above 30 million parameters need a GPU")
     why = (
         "this torch is built without CUDA"
         if torch.version.cuda is None

@@ -63,7 +63,7 @@ EVALS = Table(
             "key tokens", KEY_TOKENS,
             (
                 sometimes(
-                    "key_context", INT, "tokens", "How many tokens before a key token its copy beyond L repeats.",
+                    "key_context", INT, "tokens", "How many preceding tokens a key token and its copy share.",
                     f"the optimum tells which targets are key tokens, or {BEFORE}",
                 ),
                 sometimes(

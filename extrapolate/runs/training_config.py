@@ -25,7 +25,7 @@ class TrainingConfig(Section):
     micro_batch_tokens: Count = 4096
     optimizer: Annotated[
         Literal["muon", "adamw"],
-        _training("muon, for the blocks' matrices, or adamw for all", usual="the preset's"),
+        _training("muon (for the blocks' matrices) or adamw (for all)", usual="the preset's"),
     ] = "muon"
     lr: Annotated[float, _training("peak learning rate", usual="the preset's, or the optimiser's")] = Field(
         RATES["muon"], gt=0, le=1e30
@@ -53,7 +53,7 @@ class TrainingConfig(Section):
     ] = False
     probes: Annotated[
         str | None,
-        Flag("share of windows for each probe ({probes}): passkey=0.25,mqar=0.25; off: all text", "Data"),
+        Flag("share of windows per probe, such as passkey=0.25,mqar=0.25 ({probes}); off: text alone", "Data"),
     ] = None
 
     @model_validator(mode="before")

@@ -39,7 +39,7 @@ def test_fewer_threads_than_cores_are_named_if_a_variable_sets_them(machine, mon
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     machine(cores=2, threads=1)
     found = examination._threads()
-    assert (found.status, found.found) == ("slow", "1 thread computes, for OMP_NUM_THREADS=1")
+    assert (found.status, found.found) == ("slow", "1 thread, because OMP_NUM_THREADS=1")
     assert str(found.advice).startswith("unset OMP_NUM_THREADS")
 
 
