@@ -31,6 +31,7 @@ from extrapolate.training.optimizer import optimizer_of
 
 WARM_UP_STEPS = 2  # the first of them compiles
 LEAST_ROUNDS = 3
+SETTLED = 0.03  # seconds before a step, in which the threads of the one before stop to wait in a busy loop
 MOST_TAKEN = 0.05  # the share of a measurement's time that other programs may take
 FACTORS = (1, 16)  # evaluation lengths, in units of L
 TRAINING = "eager"  # the mode in which encodings are trained
@@ -253,6 +254,7 @@ def _prepare(config: TrainedConfig, variant: Variant, steps: Mapping[str, StepMa
 
 def _timed_step(name: Hashable) -> float:
     prepared = _prepared[name]
+    time.sleep(SETTLED)
     before, start = CpuTime.now(), time.perf_counter()
     prepared.step()
     seconds, after = time.perf_counter() - start, CpuTime.now()
