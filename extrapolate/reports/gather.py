@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +98,28 @@ class Evaluated:
                 taken |= mine.keys()
                 found.append(called(rows, name))
         return pa.concat_tables(found[1:] or found)
+
+    def asked(self, values: Mapping[str, Collection[object]]) -> "Evaluated":
+        """Without losses and probes that have other values in a column; `left_out` says which.
+
+        It is for a study's report: its runs may have rows of what the study asked for earlier.
+        """
+        others: dict[str, None] = {}
+
+        def kept(rows: pa.Table) -> pa.Table:
+            for column in (name for name in values if name in rows.column_names):
+                found = rows[column].to_pylist()
+                others.update(dict.fromkeys(f"{column} {value}" for value in found if value not in values[column]))
+                rows = rows.filter(pa.array([value in values[column] for value in found], pa.bool_()))
+            return rows
+
+        def of_part(part: Part) -> Part:
+            tables = {file: kept(rows) if file in (TEXT, PROBES_TABLE) else rows for file, rows in part.tables.items()}
+            return replace(part, tables=tables)
+
+        runs = {name: [*map(of_part, parts)] for name, parts in self.runs.items()}
+        said = [f"left out, for the study does not ask for it: {listed(list(others))}"] if others else []
+        return replace(self, runs=runs, left_out=(*self.left_out, *said))
 
     def unseen(self, rows: pd.DataFrame, what: str, only: Mapping[str, Any]) -> list[str]:
         """A warning that names the runs without any of these rows, which hold `what` and were restricted to `only`."""

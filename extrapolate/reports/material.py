@@ -12,7 +12,7 @@ from extrapolate.errors import UserError
 from extrapolate.evaluation.protocols.base import is_papers
 from extrapolate.folders import listed
 from extrapolate.names import INSPECTIONS_TABLE, PROBES_TABLE, TASKS_TABLE
-from extrapolate.reports import probes, styles, tables
+from extrapolate.reports import probes, styles, tables, tasks
 from extrapolate.reports.baseline import Checked
 from extrapolate.reports.gather import Evaluated
 from extrapolate.reports.styles import Style
@@ -50,9 +50,7 @@ class Material:
 
     rows: the rows that are shown, by protocol, the paper's protocol first; they share one set of targets, and are of
     the last checkpoints and of the seeds that all models have. losses: their table of losses by evaluation length, by
-    protocol. documents: their rows by document. compared: each model with its control, and with the optimum if it is
-    known. probes: the rows on probes that are shown; empty if there are none. styles: how pictures draw each model.
-    evaluated: the folders of the runs, for sections that read a table of their own. sums: `documents`, summed for
+X the folders of the runs, for sections that read a table of their own. sums: `documents`, summed for
     comparisons. along: the rows of the same runs, extensions and targets at all checkpoints, by protocol.
     documents_along: their rows by document. warnings: what was left out, for example. command: makes the same report
     again. checked: the losses beside those of a baseline, if one was named. leaderboard: whether models are ranked.
@@ -65,6 +63,7 @@ class Material:
     documents: pd.DataFrame = field(default_factory=pd.DataFrame)
     compared: Sequence[Comparison] = ()
     probes: pd.DataFrame = field(default_factory=pd.DataFrame)
+    tasks: pd.DataFrame = field(default_factory=pd.DataFrame)
     styles: Mapping[str, Style] = field(default_factory=dict)
     sums: Sequence[Setting] = ()
     along: Mapping[str, pd.DataFrame] = field(default_factory=dict)
@@ -169,7 +168,7 @@ def collect(
     warnings += between_tables({**rows, **shown_probes})
     material = Material(evaluated, probes=asked, warnings=(*evaluated.left_out, *warnings))
     if not rows:
-        return material
+        return _with_tasks(material, models)
     losses = {protocol: tables.loss_by_ev(mine, baseline) for protocol, mine in rows.items()}
     same = ["run", "extension", "protocol", "factor", "targets_hash"]
     along = {protocol: every.merge(shown[same], on=same) for protocol, shown in rows.items()}
@@ -181,7 +180,7 @@ def collect(
         by_document = by_document[by_document["step"] == last]
     sums = settings(by_document)
     order = dict.fromkeys(model for table in losses.values() for model in table["Model"])
-    return replace(
+    material = replace(
         material,
         rows=rows,
         losses=losses,
@@ -193,6 +192,18 @@ def collect(
         documents_along=documents_along,
         warnings=(*evaluated.left_out, *warnings),
     )
+    return _with_tasks(material, models)
+
+
+def _with_tasks(material: Material, models: pd.DataFrame) -> Material:
+    """With the rows of benchmarks that can be compared. models: those that have losses or probes."""
+    found = material.rows_of(TASKS_TABLE)
+    if not found:
+        return material
+    shown, warnings = tasks.comparable(pd.DataFrame(found))
+    warnings += not_evaluated(tasks.asked(pd.DataFrame(found)), "task", models)
+    more = [text for text in warnings if text not in material.warnings]
+    return replace(material, tasks=shown, warnings=(*material.warnings, *more))
 
 
 def _texts(rows: Mapping[str, pd.DataFrame]) -> dict[str, tuple[str, str]]:

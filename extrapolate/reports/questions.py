@@ -62,7 +62,9 @@ def _answer(material: Material, protocol: str, asked: pd.DataFrame, confidence: 
     sums = [one for one in material.sums if (one.protocol, one.factor) == (protocol, first["factor"])]
     found = list(of_pairs(sums, [(names[0], names[1])], confidence)) if len(a) == len(b) == 1 else []
     if len(found) != 1 or found[0].difference is None:
-        return f"Nothing can be said about {names[0]} and {names[1]} {at}: they have no losses with the same seed."
+        without = [name for name, one in zip(names, (a, b), strict=True) if not one]
+        why = f"{' and '.join(without)} has none" if len(without) == 1 else "they have none with the same seed"
+        return f"Nothing can be said about {names[0]} and {names[1]} {at} from losses under {protocol}: {why}."
     return " ".join(_sentences(found[0], at))
 
 

@@ -19,7 +19,7 @@ from extrapolate.statistics.seeds import on_shared_seeds
 
 
 def comparable(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """The rows of last checkpoints that can be compared, and sentences about what was left out.
+    """The rows of last checkpoints that can be compared, and warnings about what was left out.
 
     If there are several sets of questions for a task, the one with most runs stays, or else the newest. Only the seeds
     that all models have stay. If sizes or precisions differ, they are part of models' names. Raises UserError if runs
@@ -30,15 +30,13 @@ def comparable(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         rows = rows.assign(model=rows["model"] + ", " + rows["precision"])
     same = newest_of_most(rows, ["task", "shots"])
     said = [
-        f"Left out of {task}, because they were asked other questions, or scored otherwise: "
-        f"{', '.join(sorted(set(mine['run'])))}. Ask "
-        "every run with the same limit, and the same edition of the task."
+        f"task {task}: left out the runs that were asked other questions, or were scored otherwise "
+        f"({', '.join(sorted(set(mine['run'])))}): ask every run with the same limit, and the same edition of the task"
         for task, mine in rows[~same].groupby("task")
     ]
     check_replicates(rows[same])
     shown, more = on_shared_seeds(rows[same], "benchmarks", ("task", "shots", "length"), "tasks and lengths")
-    more = [*more, *unequal_training(shown), *of_one_parent(shown)]
-    return shown, [*said, *(f"{text[0].upper()}{text[1:]}." for text in more)]
+    return shown, [*said, *more, *unequal_training(shown), *of_one_parent(shown)]
 
 
 def printed(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:

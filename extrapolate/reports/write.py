@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from functools import partial
@@ -22,6 +22,7 @@ from extrapolate.reports.page import Block, Heading, Quotable, Table, Text, html
 from extrapolate.reports.plots import own_settings
 from extrapolate.reports.sections.base import Writer, in_order, parts
 from extrapolate.statistics.comparison import CONTROL
+from extrapolate.statistics.documents import belonging
 from extrapolate.statistics.effective import check_threshold
 
 
@@ -74,9 +75,11 @@ def write_report(
     tolerance: float = TOLERANCE,
     leaderboard: bool = False,
     threshold: float | None = None,
+    asked: Mapping[str, Collection[object]] | None = None,
 ) -> Written:
     """Writes the report on the evaluated runs at and below some folders. `only` restricts rows: column -> value.
 
+    asked: the values that a study asks for, by column; losses and probes with others are left out, and named.
     check: compare the losses with the rows at this path; they may be worse by `tolerance`, nats. leaderboard: rank the
     models at each length. threshold: the accuracy that passes a probe (default: THRESHOLD).
 
@@ -88,13 +91,15 @@ def write_report(
     if threshold is not None:
         check_threshold(threshold)
     before = None if check is None else read_baseline(check, out)
-    evaluated = gather(runs)
+    evaluated = gather(runs) if asked is None else gather(runs).asked(asked)
     evals = evaluated.evals()
     documents = evaluated.documents()
-    asked = {"baseline": baseline, **only, "check": check, "leaderboard": leaderboard or None}
-    asked |= {"tolerance": None if check is None else tolerance, "threshold": threshold}
+    if asked is not None:
+        documents = belonging(documents, evals, results.EVALS.key)
+    given = {"baseline": baseline, **only, "check": check, "leaderboard": leaderboard or None}
+    given |= {"tolerance": None if check is None else tolerance, "threshold": threshold}
     material = collect(evaluated, evals, documents, baseline, only)
-    material = replace(material, command=command(runs, asked), leaderboard=leaderboard)
+    material = replace(material, command=command(runs, given), leaderboard=leaderboard)
     if threshold is not None:
         if material.probes.empty:
             raise UserError("`threshold` is of effective lengths, and no run was evaluated on probes: leave it out")

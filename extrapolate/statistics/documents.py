@@ -43,19 +43,23 @@ def document_rows(rows: pd.DataFrame, documents: pd.DataFrame) -> pd.DataFrame:
 def check_sums(rows: pd.DataFrame, found: pd.DataFrame) -> None:
     """Raises UserError if a run's two tables contradict each other because one was changed after the evaluation."""
     group, keys = numbered(found, _KEYS)
-    summed = pd.DataFrame({"total": found["loss"] * found["n_targets"], "targets": found["n_targets"]}).groupby(group)
-    both = keys.merge(summed.sum(), left_on="group", right_index=True).merge(rows, on=_KEYS)
-    both["mean"] = both["total"] / both["targets"]
-    with np.errstate(invalid="ignore", over="ignore"):  # infinite losses
-        agrees = np.isclose(both["mean"].astype(float), both["loss"].astype(float), rtol=TOLERANCE, atol=TOLERANCE)
-    wrong = both[(both["targets"] != both["n_targets"]) | ~(agrees | ~np.isfinite(both["mean"]))]
-    if len(wrong):
-        one = wrong.iloc[0]
-        raise UserError(
-            f"{one['run']}: evals.parquet and eval_documents.parquet contradict each other ({one['model']} at "
-            f"{one['factor']:g}x, {one['protocol']}: {one['loss']:.4f} of {one['n_targets']:,} targets, by documents "
-            f"{one['mean']:.4f} of {one['targets']:,}): evaluate again"
-        )
+    for what, count, loss in (("targets", "n_targets", "loss"), ("key tokens", "n_key", "key_loss")):
+        weight = found[count].astype(float)
+        sums = pd.DataFrame({"total": found[loss].astype(float).fillna(0.0) * weight, "by_documents": weight})
+        both = keys.merge(sums.groupby(group).sum(), left_on="group", right_index=True).merge(rows, on=_KEYS)
+        both = both[both[count].notna()]
+        said, mean = both[loss].astype(float), both["total"] / both["by_documents"]
+        with np.errstate(invalid="ignore", over="ignore"):  # infinite losses
+            agrees = np.isclose(mean, said, rtol=TOLERANCE, atol=TOLERANCE) | ~np.isfinite(mean)
+        wrong = (both["by_documents"] != both[count]) | ~agrees
+        if wrong.any():
+            at = int(both.index[wrong][0])
+            one = both.loc[at]
+            raise UserError(
+                f"{one['run']}: evals.parquet and eval_documents.parquet contradict each other ({one['model']} at "
+                f"{one['factor']:g}x, {one['protocol']}: {said[at]:.4f} of {one[count]:,.0f} {what}, by documents "
+                f"{mean[at]:.4f} of {one['by_documents']:,.0f}): evaluate again"
+            )
 
 
 def of_documents(rows: pd.DataFrame, documents: pd.DataFrame) -> pd.DataFrame:

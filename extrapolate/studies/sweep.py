@@ -9,16 +9,16 @@ from pathlib import Path
 import pandas as pd
 
 from extrapolate import files, results
-from extrapolate.api.rows import report
 from extrapolate.errors import UserError
 from extrapolate.evaluation.plans import lines_on
+from extrapolate.evaluation.protocols.base import lengths_of
 from extrapolate.folders import listed
 from extrapolate.interop import trackers
 from extrapolate.interop.trackers import Tracking
 from extrapolate.machine.limits import cores
 from extrapolate.names import ASKED, PROBES_TABLE, RUNS, TEXT_TABLE
 from extrapolate.progress import QUIET, Display, Progress, warn
-from extrapolate.reports import Written
+from extrapolate.reports import Written, write_report
 from extrapolate.reports.published import Repeating, write_cells
 from extrapolate.reports.questions import write_questions
 from extrapolate.reports.sections.learning_rates import FILE, RATES, TAKEN
@@ -379,8 +379,20 @@ def _write_reports(cells: Sequence[Resolved], folder: Path, progress: Progress) 
     for (seq_len, corpus, precision), mine in kinds.items():
         words = (f"L{seq_len}", f"{mine[0].data.name}-{corpus[:6]}", precision)
         name = "-".join([REPORT, *itertools.compress(words, several)])
-        written[folder / name] = report(
-            [Run.open(cell.path) for cell in mine], folder / name, seq_len=seq_len, corpus=corpus, precision=precision,
-            split=mine[0].evaluation.split, progress=progress,
-        )  # fmt: skip
+        only = {"seq_len": seq_len, "corpus_hash": corpus, "precision": precision, "split": mine[0].evaluation.split}
+        runs, out = [cell.path for cell in mine], folder / name
+        written[out] = write_report(runs, out, None, only, asked=_asked(mine))
+        for warning in written[out].warnings:
+            progress.say(warning)
     return written
+
+
+def _asked(cells: Sequence[Resolved]) -> dict[str, set[object]]:
+    """The values of tables' columns that these cells' evaluations have; their runs may have others from earlier."""
+    evaluations = [cell.evaluation for cell in cells]
+    return {
+        "protocol": {protocol for one in evaluations for protocol in one.protocols},
+        "probe": {probe.text for one in evaluations for probe in one.parsed_probes()},
+        "extension": {extension for cell in cells for extension in cell.models},
+        "length": {length for cell in cells for length in lengths_of(cell.evaluation.factors, cell.config.seq_len)},
+    }

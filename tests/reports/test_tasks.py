@@ -41,13 +41,13 @@ def test_a_mean_says_over_how_many_seeds_and_all_rows_are_of_the_same() -> None:
     shown, said = comparable(pd.DataFrame(both[:3]))
     assert sorted(shown["run"]) == ["a", "c"]
     assert said == [
-        "Benchmarks: models have different seeds at some lengths (RoPE: seeds 0, 1; ALiBi: seed 0); shown is seed 0, "
-        "which all have. To show more, evaluate every model with the same seeds, tasks and lengths."
+        "benchmarks: models have different seeds at some lengths (RoPE: seeds 0, 1; ALiBi: seed 0); shown is seed 0, "
+        "which all have. To show more, evaluate every model with the same seeds, tasks and lengths"
     ]
     apart = [score("a", 0.2), score("b", 0.4, seed=1, length=64, factor=4.0)]
     shown, (said_of_none,) = comparable(pd.DataFrame(apart))
     assert len(shown) == 2
-    assert said_of_none.startswith("Benchmarks: no seed is shared by all models at all lengths (RoPE: seeds 0, 1)")
+    assert said_of_none.startswith("benchmarks: no seed is shared by all models at all lengths (RoPE: seeds 0, 1)")
 
 
 def test_a_task_that_one_model_was_asked_in_a_group_stands_beside_that_of_others() -> None:
@@ -102,4 +102,4 @@ def test_runs_of_one_model_must_be_alike_whatever_they_were_asked() -> None:
 def test_models_that_were_not_trained_alike_are_said() -> None:
     longer = score("b", 0.75, model="ALiBi", config_hash="d", setting_hash="t", tokens=21)
     _, (said,) = comparable(pd.DataFrame([score("a", 0.25), longer]))
-    assert said.startswith("The models were not trained alike (tokens 7, 21;")
+    assert said.startswith("the models were not trained alike (tokens 7, 21;")

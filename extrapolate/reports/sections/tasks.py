@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from functools import partial
 
-import pandas as pd
-
 from extrapolate import results
 from extrapolate.names import TASKS_TABLE
 from extrapolate.reports import tasks
@@ -26,16 +24,15 @@ class Tasks(Section):
 
     @staticmethod
     def subjects(material: Material) -> Sequence[str]:
-        return ["benchmarks"] if material.rows_of(TASKS_TABLE) else []
+        return ["benchmarks"] if len(material.tasks) else []
 
     @staticmethod
     def part(material: Material, subject: str) -> Part:
-        found = material.rows_of(TASKS_TABLE)
-        shown, notes = tasks.comparable(pd.DataFrame(found))
+        found, shown = material.rows_of(TASKS_TABLE), material.tasks
         blocks: list[Block] = []
         for title, table in tasks.by_shots(shown):
             blocks += [Heading(2, title[0].upper() + title[1:]), Table(table, title)]
-        blocks += [Text(tasks.caption(tasks.asked(shown))), *map(Text, notes)]
+        blocks.append(Text(tasks.caption(tasks.asked(shown))))
         for published in of_tasks():
             table = tasks.beside(published, shown)
             if len(table):
