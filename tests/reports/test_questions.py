@@ -90,12 +90,11 @@ def test_nothing_asked_and_nothing_found(tmp_path: Path) -> None:
     assert answered(tmp_path) == []
     assert not (tmp_path / FILE).exists()
     (said,) = answered(tmp_path, ("ALiBi", "RoPE"), at=16)
-    assert said == "Nothing can be said about ALiBi and RoPE at 16x: they have no losses with the same seed."
+    nothing = "Nothing can be said about ALiBi and RoPE at {}x from losses under fixed-target: "
+    assert said == nothing.format(16) + "they have none with the same seed."
     assert answered(tmp_path, ("ALiBi", "RoPE"), documents=5)[0].startswith("Whether ALiBi is better or worse than ")
     losses = {"RoPE": 5.0, "FoX": 4.6}
-    assert answered(tmp_path, ("ALiBi", "RoPE"), losses=losses)[0].startswith(
-        "Nothing can be said about ALiBi and RoPE"
-    )
+    assert answered(tmp_path, ("ALiBi", "RoPE"), losses=losses) == [nothing.format(8) + "ALiBi has none."]
     assert answered(tmp_path, ("ALiBi", "T5"), losses=losses) == []  # the question of another report
 
 

@@ -9,10 +9,11 @@ import pyarrow as pa
 import pytest
 
 from extrapolate import results
+from extrapolate.errors import UserError
 from extrapolate.reports.gather import gather
 from extrapolate.reports.material import collect
 from extrapolate.statistics import sums
-from extrapolate.statistics.documents import as_frame, of_documents
+from extrapolate.statistics.documents import as_frame, check_sums, of_documents
 
 
 def two_seeds(write_run: Callable[..., Path], folder: Path) -> Path:
@@ -81,3 +82,17 @@ def test_documents_take_the_names_of_their_rows_and_those_without_a_loss_go(
     assert found.index.equals(same.index)
     assert (set(found["model"]), set(found["seed"])) == ({"PI"}, {7})
     assert of_documents(chosen.assign(step=-1), documents).empty
+
+
+def test_losses_of_key_tokens_add_up_too() -> None:
+    """An evaluation with other key tokens that is killed between its two tables leaves rows of both."""
+    setting = {
+        "run": "rope", "extension": "as-trained", "step": 1, "precision": "fp32", "split": "test",
+        "protocol": "windows", "factor": 2.0, "targets_hash": "t",
+    }  # fmt: skip
+    of_documents = pd.DataFrame([setting | {"n_targets": 10, "loss": 4.0, "n_key": 2, "key_loss": 3.0}] * 2)
+    row = setting | {"model": "RoPE", "n_targets": 20, "loss": 4.0, "n_key": 4, "key_loss": 3.0}
+    check_sums(pd.DataFrame([row]), of_documents)
+    for changed in ({"n_key": 5}, {"key_loss": 3.1}):
+        with pytest.raises(UserError, match=r"contradict each other .*key tokens, by documents 3\.0000 of 4"):
+            check_sums(pd.DataFrame([row | changed]), of_documents)

@@ -106,3 +106,21 @@ def test_the_report_begins_with_the_answer(cli, study) -> None:
     assert "The answers to the study's questions have an error rate of 5 % of their own" in page
     assert written.answer.startswith(first[:20])
     assert xt.report("out/runs", "again").answer == written.answer
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_an_edited_study_is_answered_like_a_new_one(small) -> None:
+    """Rows of what it asked for earlier stay in the runs, but are no part of its report."""
+    xt.sweep(small(STUDY, factors="[1, 4]", protocols='["fixed-target"]'), "out", engine="ray")
+    edited = STUDY.replace('"alibi"]', '"alibi", "none"]').replace(" + yarn:factor=4", "").replace("at = 4", "at = 2")
+    edited = edited.replace('extend = ["yarn:factor=4"]\n', "")
+    file = small(edited, factors="[1, 2]", protocols='["windows"]')
+    ((page, after),) = xt.sweep(file, "out", engine="ray").reports.items()
+    ((_, new),) = xt.sweep(file, "new", engine="ray").reports.items()
+    assert after.answer == new.answer
+    assert "ALiBi" in new.answer
+    assert set(after.tables) == {"windows"}
+    (said,) = set(after.warnings) - set(new.warnings)
+    assert said == "left out, for the study does not ask for it: protocol fixed-target"
+    assert said.removeprefix("left out, ") in (page / "report.md").read_text()
+    assert set(xt.report("out/runs", "all").tables) == {"windows", "fixed-target"}
