@@ -190,9 +190,10 @@ def evaluate_tasks(
                 job.run, length=length, extend=applied, precision=precision,
                 device=opening.get("device") or "auto", advance=partial(advance, f"{job.run.name} {text}"),
             )  # fmt: skip
-            part = list(benchmarks.rows(lm, text, loaded.questions(lm, shots, limit)))
-            results.merge(job.run.path / TASKS_TABLE, part, results.TASKS)
+            found = loaded.questions(lm, shots, limit)
+            part = list(benchmarks.rows(lm, text, found))
             rows.extend(row | {"run": job.name} for row in part)
+            benchmarks.write(job.run.path / TASKS_TABLE, part, lm, text, found)
 
     turns.work(jobs, work, [], "what was asked before this extension is kept")
     asked = table(rows, turns.left_out)

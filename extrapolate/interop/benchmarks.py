@@ -18,6 +18,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from extrapolate import results
 from extrapolate.errors import UserError
 from extrapolate.evaluation.rows import common, label_of
 from extrapolate.results.tables import TASKS
@@ -184,30 +185,61 @@ def rows(model: "RunLM", extension: str, found: Mapping[str, Any]) -> Iterator[d
         for task, samples in found["samples"].items()
     }
 
-    def hash_of_group(group: str, leaves: Sequence[str]) -> str:
-        return _hash([found["aggregation"].get(group, ""), *(hashes[leaf] for leaf in leaves)])
-
     for task, metrics in found["results"].items():
         leaves = _leaves(task, children)
         version = found["versions"].get(task)
+        members = " ".join(f"{leaf}={hashes[leaf]}" for leaf in leaves) if task in children else None
         for name, value in metrics.items():
             metric, comma, filtered = name.partition(",")
-            if not comma or metric.endswith("_stderr") or not isinstance(value, int | float):
+            if not comma or metric.endswith("_stderr") or _number(value) is None:
                 continue
-            stderr = metrics.get(f"{metric}_stderr,{filtered}")
             yield shared | {
                 "task": task,
                 "group": group_of.get(task),
                 "metric": metric,
                 "filter": filtered,
-                "shots": int(found["n-shot"].get(task, found["n-shot"].get(leaves[0], 0))),
-                "value": float(value),
-                "stderr": float(stderr) if isinstance(stderr, int | float) else None,
+                "shots": _shots(task, found),
+                "value": _number(value),
+                "stderr": _number(metrics.get(f"{metric}_stderr,{filtered}")),
                 "n_questions": sum(found["n-samples"][leaf]["effective"] for leaf in leaves),
                 "n_cut": sum(asked in leaves for asked, _ in model.cut),
                 "task_version": None if version is None else str(version),
-                "targets_hash": hashes[task] if task in hashes else hash_of_group(task, leaves),
+                "members": members,
+                "targets_hash": _hash([found["aggregation"].get(task, ""), members]) if members else hashes[task],
             }
+
+
+def write(path: Path, rows: Sequence[dict[str, Any]], model: "RunLM", extension: str, found: Mapping[str, Any]) -> None:
+    """Adds the rows of a model to the table of its run, in place of all that it has on what was asked.
+
+    Raises UserError afterwards if a task has no score that is a number, and so no row.
+    """
+    of_model = (extension, model.max_length, model.checkpoint.step, model.precision)
+    asked = {(task, _shots(task, found), *of_model) for task in found["results"]}
+
+    def other(row: dict[str, Any]) -> dict[str, Any] | None:
+        place = tuple(row[name] for name in ("task", "shots", "extension", "length", "step", "precision"))
+        return None if place in asked else row
+
+    if path.exists():
+        results.change(path, TASKS, other)
+    if rows:
+        results.merge(path, list(rows), TASKS)
+    if unscored := sorted(found["samples"].keys() - {row["task"] for row in rows}):
+        raise UserError(f"no score of {', '.join(unscored)} is a number: return numbers from process_results")
+
+
+def _shots(task: str, found: Mapping[str, Any]) -> int:
+    leaves = _leaves(task, found.get("group_subtasks", {}))
+    return int(found["n-shot"].get(task, found["n-shot"].get(leaves[0], 0)))
+
+
+def _number(value: object) -> float | None:
+    """The value of a metric; None for texts such as N/A, and for lists."""
+    try:
+        return None if isinstance(value, str) else float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None
 
 
 def _leaves(task: str, children: Mapping[str, Sequence[str]]) -> list[str]:

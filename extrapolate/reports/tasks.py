@@ -1,6 +1,6 @@
 """Tables of benchmarks, from the rows of `eval_tasks.parquet`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pandas as pd
@@ -25,11 +25,11 @@ def comparable(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     that all models have stay. If sizes or precisions differ, they are part of models' names. Raises UserError if runs
     of one model differ in more than their seed.
     """
-    rows = told_apart(last_checkpoints(rows))
+    rows, said = _of_present_members(told_apart(last_checkpoints(rows)))
     if rows["precision"].nunique() > 1:
         rows = rows.assign(model=rows["model"] + ", " + rows["precision"])
     same = newest_of_most(rows, ["task", "shots"])
-    said = [
+    said += [
         f"task {task}: left out the runs that were asked other questions, or were scored otherwise "
         f"({', '.join(sorted(set(mine['run'])))}): ask every run with the same limit, and the same edition of the task"
         for task, mine in rows[~same].groupby("task")
@@ -37,6 +37,27 @@ def comparable(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     check_replicates(rows[same])
     shown, more = on_shared_seeds(rows[same], "benchmarks", ("task", "shots", "length"), "tasks and lengths")
     return shown, [*said, *more, *unequal_training(shown), *of_one_parent(shown)]
+
+
+def _of_present_members(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Without the scores of groups that have a task in another edition, or with another limit, than the run's row."""
+    place = ["run", "extension", "shots", "length", "step", "precision"]
+    hashes = rows.set_index([*place, "task"])["targets_hash"].to_dict()
+
+    def is_stale(members: object, where: Sequence[object]) -> bool:
+        known = (one.rsplit("=", 1) for one in members.split()) if isinstance(members, str) else ()
+        return any(hashes.get((*where, task), then) != then for task, then in known)
+
+    stale = [
+        is_stale(members, where)
+        for members, *where in zip(rows["members"], *(rows[name] for name in place), strict=True)
+    ]
+    said = [
+        f"task {task}: left out the runs that were asked some of its tasks again, with other questions "
+        f"({', '.join(sorted(set(mine['run'])))}): ask them {task} again"
+        for task, mine in rows[stale].groupby("task")
+    ]
+    return rows[[not one for one in stale]], said
 
 
 def printed(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:

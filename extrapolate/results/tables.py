@@ -226,6 +226,10 @@ TASKS = Table(
                     "group", TEXT, "", "The group through which the task was requested.",
                     "it was requested by itself, or the group has no score",
                 ),
+                sometimes(
+                    "members", TEXT, "", "A group's tasks, each with its `targets_hash`: `piqa=4f1c... arc_easy=...`.",
+                    "it is a single task",
+                ),
                 sometimes("task_version", TEXT, "", "The task's own version.", "it has none"),
                 always("lm_eval_version", TEXT, "", "The version of lm-eval."),
             ),

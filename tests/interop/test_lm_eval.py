@@ -196,6 +196,43 @@ def test_another_edition_of_a_task_asks_other_questions(ckpt: Path, tmp_path: Pa
     assert len(hashes) == 4
 
 
+SCORES = """
+import numpy as np
+
+def process(doc, results):
+    return {scores}
+"""
+
+
+@pytest.mark.usefixtures("few_tasks")
+def test_scores_of_numpy_count_and_those_of_an_earlier_edition_go(ckpt: Path, tmp_path: Path) -> None:
+    (tmp_path / "sky.jsonl").write_text('{"text": "The sky is"}\n')
+    (tmp_path / "sky.yaml").write_text(
+        f"""
+task: sky
+dataset_path: json
+dataset_kwargs: {{data_files: {{test: {tmp_path}/sky.jsonl}}}}
+test_split: test
+output_type: multiple_choice
+doc_to_text: "{{{{text}}}}"
+doc_to_choice: [blue, red]
+doc_to_target: 0
+process_results: !function scores.process
+metric_list: [{{metric: mine, aggregation: !function scores.first}}]
+"""
+    )
+    asked = {"include_path": tmp_path, "length": LONG, "device": "cpu"}
+    first = "def first(found): return found[0]\n"
+    for scores, expected in (("{'mine': 0.5}", 0.5), ("{'mine': np.float32(0.25)}", 0.25)):
+        (tmp_path / "scores.py").write_text(SCORES.format(scores=scores) + first)
+        assert xt.evaluate_tasks(ckpt / "rope", "sky", **asked)["value"].tolist() == [expected]
+    (tmp_path / "scores.py").write_text(SCORES.format(scores="{'mine': 'good'}") + first)
+    with pytest.raises(xt.UserError, match="no score of sky is a number"):
+        xt.evaluate_tasks(ckpt / "rope", "sky", **asked)
+    path = ckpt / "rope/eval_tasks.parquet"
+    assert not path.exists() or "sky" not in set(pd.read_parquet(path)["task"])
+
+
 GROUP = """
 group: {name}
 task: [hellaswag, arc_easy]
@@ -218,6 +255,10 @@ def test_a_group_has_rows_of_its_own_where_it_has_a_score(ckpt: Path, copies: Pa
     assert [set(table) for _, table in tasks.by_shots(both)] == [{"Model", "Length", "both acc"}]
     assert set(loose["task"]) == {"hellaswag", "arc_easy"}
     assert loose["group"].isna().all()
+    hashes = accuracy["targets_hash"]
+    members = [f"{name}={hashes[name]}" for name in ("hellaswag", "arc_easy")]
+    assert set(accuracy.loc["both", "members"].split()) == set(members)
+    assert both.loc[both["task"] != "both", "members"].isna().all()
 
 
 def test_a_model_of_another_library_is_asked_too(ckpt: Path, copies: Path, tmp_path: Path) -> None:
@@ -252,9 +293,13 @@ def test_a_report_has_the_scores_beside_the_papers(evaluated: Path, copies: Path
     asked = ["--data-dir", copies, "--device", "cpu", "--length", LONG]
     outcome = cli("eval-tasks", folder / "rope", folder / "expe", "--tasks", "hellaswag", "--tasks", "arc_easy", *asked)
     assert "hellaswag acc_norm" in outcome.succeeded().out
-    cli("report", folder, "--out", tmp_path / "report").succeeded()
+    said = cli("report", folder, "--out", tmp_path / "report").succeeded().err
     page = (tmp_path / "report/report.md").read_text()
     assert "# Benchmarks" in page
+    for task in ("hellaswag", "arc_easy"):
+        left_out = f"ask {task}: left out the models that were not evaluated with it (Learned, NoPE)"
+        assert left_out in said
+        assert left_out in page.partition("## What was left out")[2]
     rows = results.read(tmp_path / "report/eval_tasks.parquet", results.TASKS)
     mine = {row["task"]: row["value"] for row in rows if row["model"] == "RoPE" and row["metric"] == "acc"}
     assert "| Llama S (paper) | 0.29 | 0.26 | 0.24 | 0.30 |" in page

@@ -21,7 +21,7 @@ def score(run: str, value: float, **changes: Any) -> dict[str, Any]:
         "targets_hash": "questions", "config_hash": "c", "preset": "tiny", "layers": 2, "parameters": 1000,
         "setting_hash": "s", "tokens": 7, "origin": None, "origin_sha256": None, "training_corpus": "x",
         "trained_length": 16, "training_precision": "fp32", "training_machine": "a machine", "imported": None,
-        "evaluated_at": WHEN, "weights_sha256": run,
+        "evaluated_at": WHEN, "weights_sha256": run, "members": None,
     } | changes  # fmt: skip
 
 
@@ -103,3 +103,16 @@ def test_models_that_were_not_trained_alike_are_said() -> None:
     longer = score("b", 0.75, model="ALiBi", config_hash="d", setting_hash="t", tokens=21)
     _, (said,) = comparable(pd.DataFrame([score("a", 0.25), longer]))
     assert said.startswith("the models were not trained alike (tokens 7, 21;")
+
+
+def test_a_group_with_a_task_that_was_asked_again_is_left_out() -> None:
+    group = score("a", 0.3, task="both", members="arc_easy=questions piqa=others")
+    assert len(comparable(pd.DataFrame([group, score("a", 0.2)]))[0]) == 2
+    shown, said = comparable(pd.DataFrame([group, score("a", 0.2, targets_hash="edited")]))
+    assert shown["task"].tolist() == ["arc_easy"]
+    assert said == [
+        "task both: left out the runs that were asked some of its tasks again, with other questions (a): ask them both "
+        "again"
+    ]
+    other = score("a", 0.2, targets_hash="edited", shots=2)
+    assert len(comparable(pd.DataFrame([group, other]))[0]) == 2
