@@ -48,13 +48,15 @@ def isolates(protocol: str) -> bool:
 class Material:
     """What every section of a report is written from.
 
-        rows: the rows that are shown, by protocol, the paper's protocol first; they share one set of targets, and are of
-        the last checkpoints and of the seeds that all models have. losses: their table of losses by evaluation length, by
-    X the folders of the runs, for sections that read a table of their own. sums: `documents`, summed for
-        comparisons. along: the rows of the same runs, extensions and targets at all checkpoints, by protocol.
-        documents_along: their rows by document. warnings: what was left out, for example. command: makes the same report
-        again. checked: the losses beside those of a baseline, if one was named. leaderboard: whether models are ranked.
-        threshold: the accuracy that passes a probe.
+    rows: the rows that are shown, by protocol, the paper's protocol first; they share one set of targets, and are of
+    the last checkpoints and of the seeds that all models have. losses: their table of losses by evaluation length, by
+    protocol. documents: their rows by document. compared: each model with its control, and with the optimum if it is
+    known. probes, tasks: the rows on probes and benchmarks that are shown; empty if there are none. styles: how
+    pictures draw each model. evaluated: the folders of the runs, for sections that read a table of their own. sums:
+    `documents`, summed for comparisons. along: the rows of the same runs, extensions and targets at all checkpoints, by
+    protocol. documents_along: their rows by document. warnings: what was left out, for example. command: makes the same
+    report again. checked: the losses beside those of a baseline, if one was named. leaderboard: whether models are
+    ranked. threshold: the accuracy that passes a probe.
     """
 
     evaluated: Evaluated = field(default_factory=lambda: Evaluated({}, ()))
