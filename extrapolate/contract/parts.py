@@ -119,16 +119,16 @@ def _plan(recipe: Recipe, model: Model, length: int) -> Plan:
 
 
 def _check_frozen(text: str, model: Model, file: Path) -> None:
-    for factor in lengths.FACTORS:
-        one, two = (_plan(recipes.parse(text), model, factor * model.seq_len) for _ in range(2))
+    recipe = recipes.parse(text)
+    plans = {factor: _plan(recipe, model, factor * model.seq_len) for factor in lengths.FACTORS}
+    for factor in reversed(lengths.FACTORS):  # another order, in case one length affects the next
         try:
-            hash(one)
+            hash(plans[factor])
         except TypeError as error:
             raise UserError(
                 f"{file}: plan is not frozen ({error}): give it numbers, tuples and frozen dataclasses"
             ) from error
-        # A user's file is loaded anew each time, so its own classes of `pairs` differ.
-        if one != two and type(one.pairs) is type(two.pairs):
+        if _plan(recipe, model, factor * model.seq_len) != plans[factor]:
             raise UserError(f"{file}: plan at {factor}x L is another when it is asked again; expected an equal one")
 
 

@@ -49,14 +49,16 @@ def check_run(
     """
     asked: dict[tuple[Plan, int], str] = {}
     for text, applied in extensions_to_evaluate(run, model, settings.extend).items():
-        for length in sorted({*lengths, *([model.seq_len] if text == AS_TRAINED else [])}):
-            plan, again = (applied.expected_plan(run, model, length) for _ in range(2))
-            if plan != again:
+        every = sorted({*lengths, model.seq_len})
+        plans = {length: applied.expected_plan(run, model, length) for length in every}
+        for length in reversed(every):  # another order, in case one length affects the next
+            if applied.expected_plan(run, model, length) != plans[length]:
                 raise UserError(
                     f"{text} has another plan for {length} tokens when it is made again: compute it from its arguments "
-                    "and the lengths alone"
+                    "and the lengths alone, and keep nothing of a call for the next one"
                 )
-            if model.defined_at(length, plan):
+        for length, plan in plans.items():
+            if (length in lengths or text == AS_TRAINED) and model.defined_at(length, plan):
                 asked.setdefault((plan, length), text)
 
     windows = partial(_windows, store.split(settings.split), model.vocab_size)

@@ -19,6 +19,7 @@ from extrapolate.statistics.comparable import (
     check_replicates,
     comparable,
     frame_of,
+    last_checkpoints,
     strict_mean,
     told_apart,
 )
@@ -133,6 +134,7 @@ def checked(
     there, before = _named_alike(evals, shown, baseline)
     pairs, left = _pairs(there.merge(shown[_KEY], on=_KEY), before, there)
     notes = [f"not checked, for they are {reason}: {listed(places)}" for reason, places in left.items()]
+    notes += [f"in {baseline.named}, {text}" for text in _of_other_rows(frame_of(baseline.evals), shown)]
     if all(pair.now.empty for pair in pairs):
         raise UserError(f"{baseline.named} shares no loss with this report ({'; '.join(notes)}): name another baseline")
     of_both = [pair for pair in pairs if not pair.now.empty]
@@ -195,6 +197,14 @@ def _named_alike(
     raw = [frame.merge(rows[_KEY], on=_KEY) for frame, rows in ((now, there), (before, last))]
     both = told_apart(pd.concat(raw, ignore_index=True))
     return both.iloc[: len(there)], both.iloc[len(there) :]
+
+
+def _of_other_rows(before: pd.DataFrame, shown: pd.DataFrame) -> Iterator[str]:
+    """Names the baseline's models that have rows of another corpus, length, split or precision than the report."""
+    for values, rows in last_checkpoints(before).groupby(list(COMPARABLE), dropna=False):
+        there = zip(COMPARABLE, values, strict=True)
+        if other := [f"{column} {value}" for column, value in there if str(value) != str(shown[column].iloc[0])]:
+            yield f"not checked, for they have {' and '.join(other)}: {listed(sorted(set(rows['model'])))}"
 
 
 def _pairs(now: pd.DataFrame, before: pd.DataFrame, there: pd.DataFrame) -> tuple[list[_Pair], dict[str, list[str]]]:

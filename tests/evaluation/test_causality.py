@@ -160,7 +160,7 @@ def test_a_table_without_the_extension_is_not_taken_for_one_with_it(
         xt.evaluate(run, data=word_store, factors=(1, 4), max_targets=64, extend="ntk:factor=4")
 
 
-DRAWN = """
+MINE = """
 import random
 from extrapolate.encodings.base import POSITIONS
 from extrapolate.encodings.plan import Plan
@@ -170,18 +170,30 @@ class Mine(Extension):
     display = "Mine"
     source = "this file"
     slot, needs = "positions", POSITIONS
+    longest = 0
     def plan(self, encoding, seq_len, length):
-        return Plan(position_scale=random.uniform(0.1, 1))
+        return Plan(position_scale={scale})
+LONGEST = [0]
+def longest(owner, length):
+    owner[:] = [max(owner[0], length)]
+    return owner[0]
 """
+BY_THE_LONGEST = "(setattr(self, 'longest', max(self.longest, length)), seq_len / self.longest)[1]"
 
 
-def test_an_extension_whose_plan_is_another_each_time_is_not_applied(
-    tmp_path: Path, word_store: Store, trained: Callable[..., Run]
+@pytest.mark.parametrize(
+    "scale", ["random.uniform(0.1, 1)", BY_THE_LONGEST, "seq_len / longest(LONGEST, length)"],
+    ids=["drawn", "by the longest so far", "by the longest of its module"],
+)  # fmt: skip
+def test_an_extension_whose_plan_depends_on_other_calls_is_not_applied(
+    tmp_path: Path, word_store: Store, trained: Callable[..., Run], scale: str
 ) -> None:
-    (tmp_path / "mine.py").write_text(DRAWN)
-    run = trained()
-    with pytest.raises(xt.UserError, match=r"has another plan for .* when it is made again"):
-        xt.evaluate(run, data=word_store, factors=(1, 2), extend=f"{tmp_path}/mine.py:Mine")
+    (tmp_path / "mine.py").write_text(MINE.replace("{scale}", scale))
+    run, mine = trained(), f"{tmp_path}/mine.py:Mine"
+    for factors in ((1, 2), (2,)):
+        with pytest.raises(xt.UserError, match=r"has another plan for .* when it is made again"):
+            xt.evaluate(run, data=word_store, factors=factors, extend=mine)
+    assert "plan at" in xt.check(mine).set_index("part").loc["frozen plans", "wrong"]
 
 
 @pytest.mark.parametrize("factor", [1, 2])

@@ -184,6 +184,22 @@ def test_what_is_not_compared_is_said(write_run, tmp_path):
         assert words in said
 
 
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"seq_len": 32}, "seq_len 32"), ({"precision": "bf16"}, "precision bf16"),
+        ({"split": "validation", "precision": "int8"}, "precision int8 and split validation"),
+    ],
+)  # fmt: skip
+def test_models_of_the_baseline_with_other_rows_are_named(write_run, before, tmp_path, changed, words):
+    now = write_run(tmp_path / "now/rope")
+    assert not any("not checked" in note for note in checked(now, tmp_path / "before").notes)
+    named = {"run": "other", "model": "Other"}
+    write_run(tmp_path / "before/other", lambda row: row | named | {k: v for k, v in changed.items() if k in row})
+    found = checked(now, tmp_path / "before")
+    assert f"in {tmp_path}/before, not checked, for they have {words}: Other" in found.notes
+
+
 def test_what_the_baseline_leaves_out_is_said(write_run, before, tmp_path):
     write_run(tmp_path / "elsewhere/alibi", lambda row: row | {"run": "alibi", "model": f"ALiBi, {row['model']}"})
     (tmp_path / "before/alibi").symlink_to(tmp_path / "elsewhere/alibi")
