@@ -234,10 +234,10 @@ def _shots(task: str, found: Mapping[str, Any]) -> int:
     return int(found["n-shot"].get(task, found["n-shot"].get(leaves[0], 0)))
 
 
-def _number(value: object) -> float | None:
+def _number(value: Any) -> float | None:
     """The value of a metric; None for texts such as N/A, and for lists."""
     try:
-        return None if isinstance(value, str) else float(value)  # type: ignore[arg-type]
+        return None if isinstance(value, str) else float(value)
     except (TypeError, ValueError):
         return None
 

@@ -11,17 +11,12 @@ from typing import Any
 
 import datasets
 import huggingface_hub
-import numpy as np
 import pandas as pd
 import pytest
-import torch
-from tokenizers import Tokenizer, models, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 
 import extrapolate as xt
 from extrapolate import results
-from extrapolate.encodings.plan import PLAIN
-from extrapolate.interop.generation import generated
 from extrapolate.reports import tasks
 from extrapolate.runs.run import Run
 
@@ -317,43 +312,6 @@ def test_lm_evals_own_bars_are_not_drawn(ckpt: Path, copies: Path, process: Any)
     assert "it/s" not in ended.err
 
 
-@pytest.mark.parametrize("name", ["rope", "expe", "none"])
-def test_generation_with_kept_tokens_is_that_without(name: str, ckpt: Path) -> None:
-    model = Run.open(ckpt / name).model
-    prompt, setting = list(range(5, 17)), model.setting(PLAIN)
-    plain = SimpleNamespace(device=model.device, hidden=model.hidden, head=model.head)
-    kept = generated(model, prompt, 20, setting, lambda new: False)
-    assert kept == generated(plain, prompt, 20, setting, lambda new: False)
-    assert len(kept) == 20
-
-
-def test_a_tokenizer_without_an_end_of_text_generates_too(tmp_path: Path) -> None:
-    words = Tokenizer(models.WordLevel({"a": 0, "b": 1}, unk_token="a"))
-    words.pre_tokenizer = pre_tokenizers.Whitespace()
-    run = xt.foreign(lambda tokens_BT: 1 - torch.eye(2)[tokens_BT], "Words", 16, words, out=tmp_path / "words")
-    asked = [Instance("generate_until", {}, ("a b a", {"until": [], "max_gen_toks": 3}), 0)]
-    assert RunLM(run, length=16, device="cpu").generate_until(asked) == ["b a b"]
-
-
-def test_a_text_that_follows_is_the_likeliest_and_ends_where_it_must(ckpt: Path) -> None:
-    lm = RunLM(Run.open(ckpt / "rope"), length=LONG, device="cpu")
-
-    def follow(**asked: Any) -> str:
-        return lm.generate_until([Instance("generate_until", {}, ("some words of a text", asked), 0)])[0]
-
-    text = follow(until=[], max_gen_toks=12)
-    end = text[4:6]
-    assert end.strip()
-    assert follow(until=[end], max_gen_toks=12) == text[: text.index(end)]
-    context = lm.tok_encode("some words of a text")
-    ((_, likeliest),) = lm._loglikelihood_tokens([(None, context, lm._tokenizer.encode(text).ids)])
-    assert likeliest or lm._tokenizer.decode(lm._tokenizer.encode(text).ids) == text
-    with pytest.raises(xt.UserError, match="at random"):
-        follow(until=[], do_sample=True, temperature=1.0)
-    with pytest.raises(xt.UserError, match="up to 256 tokens"):
-        follow(until=[])
-
-
 @pytest.mark.usefixtures("few_tasks")
 @pytest.mark.parametrize(
     ("arguments", "message"),
@@ -395,15 +353,6 @@ def test_a_text_begins_with_what_the_tokenizer_begins_it_with(ckpt: Path) -> Non
     assert lm.tok_encode("some words of a text", add_special_tokens=False) == text
     assert len(text) > 2
     assert lm.prefix_token_id == plain.prefix_token_id == plain.eot_token_id
-
-
-def test_a_length_that_an_encoding_does_not_reach_is_refused(ckpt: Path) -> None:
-    with pytest.raises(xt.UserError, match="not defined at 17 tokens"):
-        xt.evaluate_tasks(ckpt / "learned", "hellaswag", length=17)
-    lm = RunLM(Run.open(ckpt / "learned"), device="cpu")
-    with pytest.raises(xt.UserError, match=r"an answer .* has 17 tokens"):
-        lm._loglikelihood_tokens([(("a", "b"), [1], list(range(17)))])
-    assert np.isfinite(lm._loglikelihood_tokens([(None, [1] * 30, [2] * 16)])[0][0])
 
 
 def test_a_damaged_table_is_refused_before_anything_is_asked(ckpt: Path, cli: Any) -> None:

@@ -6,9 +6,11 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import extrapolate as xt
+from extrapolate.runs.run import Run
 
 pytest.importorskip("lm_eval", reason="lm-eval is not installed: pip install 'extrapolate[lm-eval]'")
 RunLM = pytest.importorskip("extrapolate.interop.lm_eval").RunLM
@@ -200,3 +202,12 @@ def test_a_task_that_scores_otherwise_is_another_one() -> None:
     found = [benchmarks._hash_of(samples, 1.0, config | {"description": str(i)}) for i, config in enumerate(configs)]
     assert len(set(found)) == len(configs)
     assert benchmarks._hash_of(samples, 1.0, {"filter_list": filters}) == found[0]
+
+
+def test_a_length_that_an_encoding_does_not_reach_is_refused(ckpt: Path) -> None:
+    with pytest.raises(xt.UserError, match="not defined at 17 tokens"):
+        xt.evaluate_tasks(ckpt / "learned", "hellaswag", length=17)
+    lm = RunLM(Run.open(ckpt / "learned"), device="cpu")
+    with pytest.raises(xt.UserError, match=r"an answer .* has 17 tokens"):
+        lm._loglikelihood_tokens([(("a", "b"), [1], list(range(17)))])
+    assert np.isfinite(lm._loglikelihood_tokens([(None, [1] * 30, [2] * 16)])[0][0])
