@@ -1,5 +1,6 @@
 """xt.report, xt.compare and xt.merge: the calls that read the rows of evaluated runs."""
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -43,10 +44,8 @@ def only(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def folders_of(runs: Any) -> list[Path]:
     """The folders of runs. Raises UserError if something is neither a run nor a path."""
-    from extrapolate.runs.run import Run
-
-    named = arguments.several("runs", runs, ((str, Path, Run), "a run or a folder"))
-    return [one.path if isinstance(one, Run) else Path(one) for one in named]
+    named = arguments.several("runs", runs, ((str, os.PathLike), "a run or a folder"))  # Run would import torch
+    return [Path(one) for one in named]
 
 
 @public(WhichRows)

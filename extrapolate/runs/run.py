@@ -75,6 +75,10 @@ class Run:
         hashes = _config_sha256(record["config"]), record["tokenizer_sha256"]
         return cls(path, config, record["provenance"], *hashes)
 
+    def __fspath__(self) -> str:
+        """The folder: a run can be given wherever a path can."""
+        return str(self.path)
+
     @property
     def name(self) -> str:
         """The folder's name."""

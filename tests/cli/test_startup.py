@@ -34,6 +34,14 @@ def test_the_list_of_encodings_waits_for_neither_torchs_compiler_nor_pandas(proc
     assert not imported & {"torch._dynamo", "sympy", "scipy", "pandas", "pyarrow"}
 
 
+def test_what_reads_tables_alone_does_not_import_torch(process, evaluated):
+    for command in (["report", evaluated], ["compare", evaluated], ["merge", evaluated, "--out", "merged"]):
+        ended = process(*command, program=[sys.executable, "-c", SPY]).succeeded()
+        imported = set(ended.out.partition("IMPORTED")[2].split())
+        assert "pandas" in imported
+        assert "torch" not in imported, command
+
+
 def test_modules_of_the_current_folder_are_not_imported(process, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(Path(extrapolate.__file__).parents[1]))
