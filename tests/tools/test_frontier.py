@@ -167,7 +167,7 @@ def test_the_readme_has_rows_of_the_page(frontier) -> None:
     assert set(few["Model"]) == set(frontier.IN_README)
     readme = frontier.README.read_text(encoding="utf-8")
     assert Table(few).markdown().strip() in readme
-    assert f"Ten of the {kept.losses['model'].nunique()} models in [a study on books]" in readme
+    assert f"Ten of the {kept.losses['model'].nunique()} models in [a study]" in readme
     shown = kept.losses[kept.losses["model"].isin(frontier.IN_README)]
     for fact in ("training_commit", "training_machine"):
         assert all(value in readme for value in set(shown[fact])), fact
