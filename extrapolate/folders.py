@@ -9,14 +9,16 @@ from typing import TypeVar
 
 T = TypeVar("T", bound=Hashable)
 RUN_FILE = "config.json"
+WEIGHTS, STATE = "model.safetensors", "state.safetensors"  # of a run: the final ones, and a training in progress
+LOG, METRICS = "metrics.jsonl", "metrics.parquet"  # of a training as it goes on, and after its end
 LISTED = 6  # names in a message; the others are counted
 
 
 def below(folder: Path, tables: bool = False) -> tuple[list[Path], list[str]]:
     """Lists the folder and all below it in order, except hidden ones and those inside a run; the folder may be a link.
 
-    Also says what was left out: links to folders; runs (with `tables`, also folders of tables) inside a run or a hidden
-    folder; and folders that cannot be read.
+    Also says what was left out: weights without a configuration; links to folders; runs (with `tables`, also folders of
+    tables) inside a run or a hidden folder; and folders that cannot be read.
     """
 
     def wanted(names: Iterable[str]) -> bool:
@@ -26,6 +28,7 @@ def below(folder: Path, tables: bool = False) -> tuple[list[Path], list[str]]:
         return [one for one in (place, *(place / name for name in _names(place))) if wanted(_names(one))]
 
     found: list[Path] = []
+    bare: list[Path] = []
     links: list[Path] = []
     within: list[Path] = []
     hidden: list[Path] = []
@@ -43,8 +46,11 @@ def below(folder: Path, tables: bool = False) -> tuple[list[Path], list[str]]:
         if RUN_FILE in names:
             run = here
             linked = [link for link in linked if inside(link)]
+        elif not {WEIGHTS, STATE}.isdisjoint(names) and not wanted(names):
+            bare.append(here)
         links += linked
     left_out = {
+        f"they have weights, but no {RUN_FILE}: {listed(bare)}": bare,
         f"they are links, which are not followed: {listed(links)}; name them, or what they lead to": links,
         f"they lie in the folder of another run: {listed(within)}; name them, or move them out": within,
         f"they are hidden, by a name that begins with a dot: {listed(hidden)}; name them": hidden,

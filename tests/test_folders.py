@@ -37,6 +37,14 @@ def test_tables_where_nobody_looks_are_named(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_weights_without_a_configuration_are_named(tmp_path: Path) -> None:
+    made(tmp_path, "a/config.json", "a/model.safetensors", "lost/model.safetensors", "begun/state.safetensors")
+    made(tmp_path, "copied/evals.parquet", "copied/model.safetensors")
+    what = f"left out, for they have weights, but no config.json: {tmp_path}/begun, "
+    assert below(tmp_path)[1] == [f"{what}{tmp_path}/copied, {tmp_path}/lost"]
+    assert below(tmp_path, tables=True)[1] == [f"{what}{tmp_path}/lost"]
+
+
 def test_runs_in_a_folder_of_a_hidden_one_and_behind_a_link_of_a_run_are_named(tmp_path: Path) -> None:
     made(tmp_path, "all/rope/config.json", "all/.old/alibi/config.json", "elsewhere/fox/config.json")
     (tmp_path / "all/rope/fox").symlink_to(tmp_path / "elsewhere/fox")

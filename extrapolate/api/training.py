@@ -8,6 +8,7 @@ from extrapolate.api.tokenize import default_store
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.extensions.recipe import Recipe
+from extrapolate.folders import STATE
 from extrapolate.interop import trackers
 from extrapolate.interop.imported import PREFIX, place_of
 from extrapolate.interop.trackers import UNTRACKED, Tracking
@@ -16,7 +17,7 @@ from extrapolate.progress import SILENT, Progress
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest, data_path, resolve, run_name
 from extrapolate.runs.resolve import check as check_request
-from extrapolate.runs.run import STATE, Run
+from extrapolate.runs.run import Run
 from extrapolate.specs import arguments
 from extrapolate.training import loop
 from extrapolate.training.fine_tuning import resolve_fine_tuning, resolve_resumed, run_in, store_of

@@ -6,11 +6,12 @@ from pathlib import Path
 from extrapolate import files
 from extrapolate.data import tokenizer as tokenizers
 from extrapolate.errors import UserError
+from extrapolate.folders import WEIGHTS
 from extrapolate.interop import huggingface
 from extrapolate.runs import config as configs
 from extrapolate.runs import resolve
 from extrapolate.runs.config import ImportedConfig
-from extrapolate.runs.run import CONFIG, WEIGHTS, Run, model_of
+from extrapolate.runs.run import CONFIG, Run, model_of
 from extrapolate.runs.weights import load_weights
 
 PREFIX = "hf:"

@@ -18,8 +18,9 @@ from typing import Any, ClassVar, Protocol
 
 from extrapolate import files
 from extrapolate.errors import UserError, reason_of
+from extrapolate.folders import LOG
 from extrapolate.progress import Say
-from extrapolate.runs.run import LOG, Run
+from extrapolate.runs.run import Run
 from extrapolate.specs import did_you_mean
 
 PROJECT = "extrapolate"

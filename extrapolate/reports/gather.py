@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 
 from extrapolate import results
 from extrapolate.errors import UserError
-from extrapolate.folders import RUN_FILE, below, listed, told_apart
+from extrapolate.folders import LOG, METRICS, RUN_FILE, STATE, WEIGHTS, below, listed, told_apart
 from extrapolate.names import DOCUMENTS_TABLE as DOCUMENTS
 from extrapolate.names import PROBES_TABLE
 from extrapolate.names import TEXT_TABLE as TEXT
@@ -25,9 +25,7 @@ from extrapolate.statistics.documents import belonging
 
 PAGE = "report.md"  # what a report writes beside the tables that it copied
 HTML_PAGE = "report.html"
-WEIGHTS, RECORD = "model.safetensors", "extrapolate"  # a run's weights, and their record of how they were made
-# A training that has not ended has a state, or a log without its table.
-STATE, LOG, METRICS = "state.safetensors", "metrics.jsonl", "metrics.parquet"
+RECORD = "extrapolate"  # in the header of a run's weights: how they were made
 REPORTED_PROBES = "probes.parquet"  # a report's copy of the tables of probes
 
 Row = dict[str, Any]
@@ -264,6 +262,7 @@ def gather(paths: Sequence[Path], reports: bool = False) -> Evaluated:
         if not inside:
             raise UserError(f"{path} holds no evaluated run; evaluate with: extrapolate eval-lengths {path}")
         found.update(dict.fromkeys(folder.resolve() for folder in inside))
+    unbegun = [run for run in unbegun if run.resolve() not in found]
     failed = {run: reason for run, reason in failed.items() if run.resolve() not in found}
     left_out += [f"left out, for it failed: {run} ({reason})" for run, reason in failed.items()]
     for why, folders in (

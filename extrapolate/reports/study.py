@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from extrapolate import files
 from extrapolate.errors import UserError
+from extrapolate.folders import RUN_FILE, STATE, WEIGHTS
 from extrapolate.names import ASKED, RUNS, STATES
 from extrapolate.results.identity import trained
 
@@ -33,7 +34,7 @@ def without_run(path: Path) -> tuple[list[Path], dict[Path, str]]:
             run = study / RUNS / name
             if reason := _failure(study / STATES / f"{name}.json"):
                 failed[run] = reason
-            elif not run.exists():
+            elif not any((run / name).exists() for name in (RUN_FILE, WEIGHTS, STATE)):
                 unbegun.append(run)
     return unbegun, failed
 

@@ -22,7 +22,7 @@ from extrapolate.data import tokenizer as tokenizers
 from extrapolate.errors import UserError
 from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.recipe import Recipe, UserFile
-from extrapolate.folders import RUN_FILE, below
+from extrapolate.folders import METRICS, RUN_FILE, WEIGHTS, below
 from extrapolate.model.model import Model
 from extrapolate.results.speed import step_rates, taken_by_others
 from extrapolate.runs import config as configs
@@ -32,8 +32,7 @@ from extrapolate.runs.provenance import provenance
 from extrapolate.runs.weights import Checkpoint, check_sizes, describe, load_weights, unique_weights
 
 FORMAT = 1
-CONFIG, WEIGHTS, STATE, TOKENIZER = RUN_FILE, "model.safetensors", "state.safetensors", "tokenizer.json"
-LOG, METRICS = "metrics.jsonl", "metrics.parquet"
+CONFIG, TOKENIZER = RUN_FILE, "tokenizer.json"
 CHECKPOINTS = "checkpoints"  # the folder of intermediate ones
 USER_ENCODING = "encoding.py"
 USER_EXTENSIONS = "extensions"  # the folder of copies of users' files, named by their hashes

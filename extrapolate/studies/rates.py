@@ -8,7 +8,7 @@ from statistics import fmean, stdev
 
 import pandas as pd
 
-from extrapolate.runs.run import METRICS
+from extrapolate.folders import METRICS
 from extrapolate.statistics.student_t import quantile
 from extrapolate.studies.cells import Cell
 

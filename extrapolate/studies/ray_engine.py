@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from extrapolate.errors import UserError
-from extrapolate.runs.run import LOG
+from extrapolate.folders import LOG
 from extrapolate.studies.local import LOOK_EVERY_S, Watch, work_of
 from extrapolate.studies.status import tokens_due
 from extrapolate.studies.tasks import Ended, Task, Tasks

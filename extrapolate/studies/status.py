@@ -10,11 +10,12 @@ import pandas as pd
 
 from extrapolate import files
 from extrapolate.errors import UserError
+from extrapolate.folders import LOG, WEIGHTS
 from extrapolate.names import ASKED, RUNS
 from extrapolate.reports.study import Training
 from extrapolate.reports.study import cells_of as trainings_asked
 from extrapolate.runs.config import training_of
-from extrapolate.runs.run import CONFIG, LOG, WEIGHTS, Run
+from extrapolate.runs.run import CONFIG, Run
 from extrapolate.runs.training_config import TrainingConfig
 from extrapolate.specs import arguments
 from extrapolate.studies import state

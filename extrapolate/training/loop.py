@@ -16,7 +16,7 @@ from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
 from extrapolate.evaluation.losses import validation_loss
 from extrapolate.extensions.recipe import Recipe
-from extrapolate.folders import listed
+from extrapolate.folders import LOG, METRICS, STATE, WEIGHTS, listed
 from extrapolate.machine.cpu_time import CpuTime
 from extrapolate.machine.distributed import ALONE, Ranks, check_devices
 from extrapolate.machine.interrupts import Interrupted, stop_requests
@@ -26,12 +26,8 @@ from extrapolate.progress import Advance, unseen
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.run import (
     CONFIG,
-    LOG,
-    METRICS,
-    STATE,
     TOKENIZER,
     USER_ENCODING,
-    WEIGHTS,
     Run,
     check_same,
     forget_training,

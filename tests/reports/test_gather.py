@@ -1,5 +1,6 @@
 """Rows of several folders: which run each is of, what runs are called, and rows that are refused."""
 
+import json
 import shutil
 from pathlib import Path
 from unittest.mock import Mock
@@ -10,7 +11,7 @@ import pytest
 import extrapolate as xt
 from extrapolate import results
 from extrapolate.errors import UserError
-from extrapolate.names import INSPECTIONS_TABLE, TASKS_TABLE, TEXT_TABLE
+from extrapolate.names import ASKED, INSPECTIONS_TABLE, TASKS_TABLE, TEXT_TABLE
 from extrapolate.reports.gather import gather
 
 pytestmark = pytest.mark.usefixtures("without_pictures")
@@ -239,3 +240,17 @@ def test_losses_and_probes_of_different_seeds_are_said(cli, write_run, tmp_path)
     add_probes(folder, run="b", seed=1, weights_sha256="b")
     said = " ".join(cli("report", "runs").succeeded().err.split())
     assert "different seeds of the same model (RoPE: windows seed 0, fixed-target seed 0, probe needle seed 1" in said
+
+
+def test_cells_without_a_configuration_are_named(write_run, tmp_path):
+    """One whose training was killed in its first moments, and one that lost its configuration afterwards."""
+    own(write_run(tmp_path / "study/runs/rope", called("rope")))
+    begun, lost = (tmp_path / "study/runs" / name for name in ("begun", "lost"))
+    for folder, file in ((begun, "tokenizer.json"), (lost, "model.safetensors")):
+        folder.mkdir()
+        (folder / file).touch()
+    asked = {"cells": {name: {"config_hash": "of a cell", "seed": 0} for name in ("rope", "begun", "lost")}}
+    (tmp_path / "study" / ASKED).write_text(json.dumps(asked))
+    left_out = gather([tmp_path / "study"]).left_out
+    assert f"left out, for the sweep has not begun them: {begun}" in left_out
+    assert f"left out, for they have weights, but no config.json: {lost}" in left_out

@@ -7,8 +7,9 @@ import pytest
 
 import extrapolate as xt
 from extrapolate.data.store import Store
+from extrapolate.folders import WEIGHTS
 from extrapolate.runs.resolve import TrainingRequest, resolve
-from extrapolate.runs.run import WEIGHTS, Run
+from extrapolate.runs.run import Run
 from extrapolate.training.loop import train
 
 HEAD = """
