@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 import pandas as pd
 
-from extrapolate.api.tokenize import store_with
+from extrapolate.api.tokenize import DEFAULT_STORE, store_with
 from extrapolate.data.build import StoreSettings
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError, reason_of
@@ -230,7 +230,7 @@ def _finished(paths: list[Path], progress: Progress) -> tuple[list[Run], dict[Pa
 def _store_of(run: Run | ForeignRun, factors: Sequence[float], progress: Progress) -> Store:
     """The store that a run was trained on; for an imported run data/<its name>, which is made on first use.
 
-    Raises UserError if that store holds other text now.
+    Raises UserError if that store holds other text now, or has the name of the default one.
     """
     if isinstance(run.config, TrainedConfig):
         data = run.config.data
@@ -241,7 +241,14 @@ def _store_of(run: Run | ForeignRun, factors: Sequence[float], progress: Progres
                 "name the token store that it is to be evaluated on with `data`"
             )
         return store
-    default = Path("data") / run.name
+    if isinstance(run, Run):
+        run.with_weights()  # raises before a store is made for nothing
+    default = DEFAULT_STORE.parent / run.name
+    if default == DEFAULT_STORE:
+        raise UserError(
+            f"{default} is the token store of the default corpus, not of {run.path}: rename the run, or name a token "
+            "store with its tokens as `data`"
+        )
     if default.exists():
         return Store.open(default)
     progress.say(

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from extrapolate import files
 from extrapolate.data import sources
+from extrapolate.data import tokenizer as tokenizers
 from extrapolate.data.build import ENCODING, SEEN, StoreSettings, build_store
 from extrapolate.data.documents import Lasting, Source
 from extrapolate.data.sources.synthetic import PREFIX as SYNTHETIC
@@ -36,7 +37,7 @@ def tokenize(
     """Turns documents into a token store, with held-out documents for validation and testing.
 
     source: `stdlib`, a file, a folder, a glob, `hf:NAME[:CONFIG[:SPLIT]]` or `synthetic:PROCESS`. out: the new folder;
-    if it already holds a store made with the same settings from the same text, that store is opened and nothing is
+    if it already holds a store made with the same settings, text and tokenizer, that store is opened and nothing is
     written. vocab_size: the size of the byte-level BPE to train, unless `tokenizer` names a `tokenizer.json` or
     `hf:NAME`. min_doc_tokens: shorter documents are left out. max_tokens: the store ends before the first document that
     would exceed it (default: no limit). min_heldout_tokens: the minimum length of a held-out document. text_field: the
@@ -107,16 +108,39 @@ def store_there(settings: StoreSettings, out: Path, progress: Progress) -> Store
     if (there := store.manifest["settings"]) != vars(settings):
         changed = [f"{k}: {there.get(k)} there, {v} now" for k, v in vars(settings).items() if there.get(k) != v]
         raise UserError(f"{out} is another token store ({'; '.join(changed)}); choose another `out`")
-    unknown = ""
-    if (same := _same_text(store, settings)) is None:
-        unknown = f" (whether {settings.source} still holds the same text is not known)"
-    elif not same:
-        raise UserError(
-            f"{out} was made with the same settings, but {OTHER_TEXT.format(settings.source)}; choose another "
-            "`out`, or delete it"
-        )
-    progress.say(f"{out} is already there, made with the same settings: nothing to do{unknown}")
+    unknown = []
+    for same, what, other in (
+        (
+            _same_text(store, settings),
+            f"{settings.source} still holds the same text",
+            OTHER_TEXT.format(settings.source),
+        ),
+        (
+            _same_tokenizer(store, settings),
+            f"{settings.tokenizer} is still the same tokenizer",
+            f"{settings.tokenizer} holds another tokenizer than the store was made with",
+        ),
+    ):
+        if same is None:
+            unknown.append(what)
+        elif not same:
+            raise UserError(f"{out} was made with the same settings, but {other}; choose another `out`, or delete it")
+    doubt = f" (whether {' and '.join(unknown)} is not known)" if unknown else ""
+    progress.say(f"{out} is already there, made with the same settings: nothing to do{doubt}")
     return store
+
+
+def _same_tokenizer(store: Store, settings: StoreSettings) -> bool | None:
+    """Whether the file that a store's tokenizer was read from still holds it; None if it is gone, or on the Hub."""
+    if settings.tokenizer is None:
+        return True  # it was trained on the text
+    if tokenizers.file_of(settings.tokenizer) is None:
+        return None
+    try:
+        now = tokenizers.load(settings.tokenizer)
+    except UserError:
+        return None
+    return now.to_str() == store.tokenizer().to_str()
 
 
 def _same_text(store: Store, settings: StoreSettings) -> bool | None:

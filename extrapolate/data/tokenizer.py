@@ -16,6 +16,7 @@ from extrapolate.data.documents import first
 from extrapolate.errors import UserError
 from extrapolate.machine.children import Child, reply, tokenizing
 
+HUB = "hf:"  # before a name on the Hugging Face Hub, or a local folder of that name
 EOS = "<eos>"
 _KNOWN_EOS = (EOS, "</s>", "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>")
 _KNOWN_BOS = ("<s>", "<bos>", "<|begin_of_text|>", "<|startoftext|>")
@@ -86,20 +87,26 @@ def _first_characters(texts: Iterable[str], limit: int) -> Iterator[str]:
             return
 
 
+def file_of(spec: str) -> Path | None:
+    """The file that a tokenizer is loaded from; None if it is on the Hub."""
+    name = spec.removeprefix(HUB)
+    if name == spec:
+        return Path(spec)
+    return Path(name) / "tokenizer.json" if Path(name).is_dir() else None
+
+
 def load(spec: str) -> Tokenizer:
     """Loads a tokenizer: a `tokenizer.json`, or `hf:NAME` from the Hugging Face Hub or a local folder of that name.
 
     `<eos>` is added to the vocabulary if there is no end-of-text token. Truncation, padding and post-processing are
     turned off. Raises UserError if the tokenizer cannot be read, or has dropout.
     """
-    name = spec.removeprefix("hf:")
+    file = file_of(spec)
     with _unreadable(f"the tokenizer {spec} cannot be read"):
-        if name != spec and not Path(name).is_dir():
-            tokenizer = Tokenizer.from_pretrained(name)
-        elif name != spec:
-            tokenizer = Tokenizer.from_file(str(Path(name) / "tokenizer.json"))
+        if file is None:
+            tokenizer = Tokenizer.from_pretrained(spec.removeprefix(HUB))
         else:
-            tokenizer = Tokenizer.from_file(spec)
+            tokenizer = Tokenizer.from_file(str(file))
         _check_ids(tokenizer)
     if getattr(tokenizer.model, "dropout", None):
         raise UserError(f"the tokenizer {spec} has dropout, so a text's tokens differ each time: set it to null")

@@ -154,7 +154,7 @@ class Run:
         Raises UserError if the copy of a user's file was changed or may not run, or if the run's weights belong to
         another configuration.
         """
-        config = self._with_weights()
+        config = self.with_weights()
         if self.finished:
             self._checked(describe(self.path / WEIGHTS))
         return model_of(config, self.own_encoding())
@@ -169,7 +169,8 @@ class Run:
         _check_copy(self.path / USER_ENCODING, self.config.encoding.file_sha256)
         return self.path / USER_ENCODING
 
-    def _with_weights(self) -> TrainedConfig | ImportedConfig:
+    def with_weights(self) -> TrainedConfig | ImportedConfig:
+        """The configuration. Raises UserError if another library runs the model."""
         if isinstance(self.config, TrainedConfig | ImportedConfig):
             return self.config
         source = self.config.foreign.source if isinstance(self.config, ForeignConfig) else "the file that loads it"
@@ -186,7 +187,7 @@ class Run:
 
         Raises UserError if training is not finished, or weights are damaged.
         """
-        self._with_weights()
+        self.with_weights()
         if not self.finished:
             raise UserError(
                 f"{self.path} is not finished: it has no {WEIGHTS}; continue with: extrapolate train --out {self.path} "
@@ -209,7 +210,7 @@ class Run:
             raise UserError(
                 f"{checkpoint.path} does not belong to the {CONFIG} beside it, which is of another run or was changed"
             )
-        check_sizes(self._with_weights().model, checkpoint)
+        check_sizes(self.with_weights().model, checkpoint)
         if checkpoint.path.name == WEIGHTS and not checkpoint.final:
             raise UserError(f"{checkpoint.path} is a checkpoint of step {checkpoint.step}, not the end: restore it")
         if checkpoint.path.name not in (WEIGHTS, _name_of(checkpoint.step)):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from extrapolate import files, results
+from extrapolate import files, results, specs
 from extrapolate.errors import UserError
 from extrapolate.evaluation.plans import lines_on
 from extrapolate.evaluation.protocols.base import lengths_of
@@ -205,8 +205,8 @@ def _ready(
     cells = cells_of(read)
     stores = open_stores(read, cells, folder, progress, make=make)
     for name in encodings:  # the user named these files, and the study those that must be trusted
-        if (file := Path(name.rpartition(":")[0])).suffix == ".py" and file.is_file():
-            trust.allow(file_sha256(file), file)
+        if (file := Path(specs.parse(name).name.rpartition(":")[0])).suffix == ".py" and file.is_file():
+            trust.allow(file_sha256(file), file, recorded=make)
     with trust.required(trust_code) as ran:
         ready = resolve_cells(read, cells, stores, folder / RUNS)
         list(question_rows(read, ready))  # raises if something is wrong with them

@@ -136,6 +136,24 @@ def test_a_store_of_other_text_is_refused(texts: Path, change: Callable[[Path], 
     assert Store.open(store.path).corpus_hash == store.corpus_hash
 
 
+def test_a_store_of_another_tokenizer_is_refused(texts: Path) -> None:
+    """The text and the name of the tokenizer's file are the same."""
+    made = [train_bpe([path.read_text() for path in texts.iterdir()], size) for size in (270, 280)]
+    made[0].save("tokenizer.json")
+    store, _ = tokenized(tokenizer="tokenizer.json")
+    made[0].save("tokenizer.json", pretty=False)
+    assert tokenized(tokenizer="tokenizer.json")[1].endswith("nothing to do")
+    made[1].save("tokenizer.json")
+    with pytest.raises(
+        xt.UserError, match=r"same settings, but tokenizer.json holds another tokenizer .*another `out`"
+    ):
+        tokenized(tokenizer="tokenizer.json")
+    Path("tokenizer.json").unlink()
+    unknown = "nothing to do (whether tokenizer.json is still the same tokenizer is not known)"
+    assert tokenized(tokenizer="tokenizer.json")[1].endswith(unknown)
+    assert Store.open(store.path).corpus_hash == store.corpus_hash
+
+
 def test_a_source_that_does_not_say_whether_it_is_the_same(texts: Path) -> None:
     (texts / "train.jsonl").write_text("".join(json.dumps({"text": p.read_text()}) + "\n" for p in texts.glob("*.txt")))
     for path in texts.glob("*.txt"):

@@ -333,3 +333,7 @@ class TestText:
         assert made["settings"]["tokenizer"] == "ckpt/hf-small-llama/tokenizer.json"
         for name in ("hf:small-llama", "ckpt/hf-small-llama"):
             assert "tokenising" not in cli("eval-lengths", name, *flags).succeeded().err
+        shutil.copytree(tmp_path / "ckpt/hf-small-llama", tmp_path / "ckpt/stdlib")  # the default store's name
+        message = cli("eval-lengths", "ckpt/stdlib", *flags).error()
+        assert message.startswith("data/stdlib is the token store of the default corpus, not of ckpt/stdlib: rename")
+        assert not (tmp_path / "data/stdlib").exists()

@@ -242,6 +242,14 @@ class Far(torch.nn.Module):
         return logits_BTV
 
 
+def test_its_folder_is_refused_before_a_store_is_made(store: Path) -> None:
+    made = xt.foreign(Far(), "Far", seq_len=16, tokenizer=store)
+    for call in (xt.evaluate, xt.inspect):
+        with pytest.raises(xt.UserError, match="holds no weights, for another library runs its model"):
+            call(made.path, factors=(1,))
+    assert not Path("data").exists()
+
+
 def test_a_folder_keeps_the_rows_of_one_model(store: Path, rope: Run) -> None:
     given = dict(name="Far", seq_len=16, tokenizer=store)
     xt.foreign(Far(), **given)

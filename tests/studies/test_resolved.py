@@ -1,13 +1,17 @@
 """Cells made ready: which extensions each is evaluated with, and what is refused with its line."""
 
+from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import extrapolate as xt
 from extrapolate.errors import UserError
+from extrapolate.studies import sweep
 from extrapolate.studies.resolved import _not_kept
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 AXES = '[axes]\nencoding = ["rope", "alibi"]\n'  # lines 13 and 14
 
 
@@ -43,6 +47,16 @@ def test_what_is_refused_has_its_line(small, resolved, old: str, new: str, messa
     with pytest.raises(UserError) as raised:
         resolved(file)
     assert str(raised.value).startswith(f"{file}, {message}")
+
+
+def test_a_dry_run_takes_a_file_that_the_user_names_and_keeps_no_record(small, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
+    nothing = SimpleNamespace(training_s=Counter(), evaluation_s=Counter(), peak_mib=Counter())
+    monkeypatch.setattr(sweep, "estimate", lambda *_: nothing)
+    Path("mine.py").write_text((EXAMPLES / "my_encoding.py").read_text() + "# nobody has run this text\n")
+    table, _ = sweep.estimate_sweep(small(AXES), encodings=["mine.py:LogBias:strength=2"], jobs=1)
+    assert table["encoding"].tolist() == ["mine.py:LogBias:strength=2"]
+    assert not (tmp_path / "settings").exists()
 
 
 def test_checkpoints_are_where_keep_every_puts_them(store: Path, tmp_path: Path) -> None:
