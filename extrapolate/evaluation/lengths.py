@@ -39,6 +39,7 @@ from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.evaluation.targets import Targets, index_in_window, window_of
 from extrapolate.evaluation.text import beginning_token, check_text
 from extrapolate.evaluation.window_losses import Measured, inputs_of, joined, measure, prefixes_agree
+from extrapolate.folders import listed
 from extrapolate.model.causality import may_leak
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.names import AS_TRAINED, PRECISIONS, TARGETS_TABLE
@@ -128,8 +129,17 @@ def evaluate(
     that do not fit into memory (`say` says so), or that the encoding is not defined at. passed: see `models`.
     """
     bytes_of = token_bytes(store.tokenizer())
+    told: set[str] = set()
     for checkpoint, loaded, precision, model in models(run, store, settings, device, progress, passed):
         chosen = extensions_to_evaluate(run, loaded, settings.extend)
+        longest = max(lengths_of(settings.factors, loaded.seq_len))
+        fitted = {text for text, applied in chosen.items() if applied.fits(run, longest)} - told
+        if settings.split == "validation" and fitted:
+            told |= fitted
+            say(
+                f"{run.path}: {listed(sorted(fitted))}: fitted to the validation split, which is evaluated here too: "
+                "on other text the losses may be higher"
+            )
         shared = common(run, loaded, checkpoint, precision, settings.split, store.corpus_hash)
         for protocol in map(parse_protocol, settings.protocols):
             evaluation = _ProtocolEvaluation(

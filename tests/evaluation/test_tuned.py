@@ -145,9 +145,12 @@ class TestFitting:
         assert [plan.position_scale for plan in plans] == [1.0, 1 / 4, 1 / 8]
         asked.clear()
         settings = EvaluationSettings(FACTORS, ("temperature",), protocols=("windows",), split=split, max_targets=256)
-        rows = [row for piece, *_ in lengths.evaluate(run, store, settings) for row in piece]
+        said: list[str] = []
+        rows = [row for piece, *_ in lengths.evaluate(run, store, settings, say=said.append) for row in piece]
         assert asked == [("validation", TUNED, length, "fp32") for length in LENGTHS]
         assert {row["split"] for row in rows} == {split}
+        optimistic = f"{run.path}: temperature: fitted to the validation split, which is evaluated here too"
+        assert [line.startswith(optimistic) for line in said] == ([True] if split == "validation" else [])
 
     def test_a_constant_is_fitted_in_the_precision_that_is_evaluated(
         self, store: Store, tuned: Callable[..., Run], asked: list[tuple]
