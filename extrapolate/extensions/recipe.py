@@ -78,6 +78,8 @@ class Recipe:
                     f"{part.display}: plan at {length} tokens changes the encoding's {changed}, and with it all other "
                     "rows: return what is to change in the Plan"
                 )
+            if made.window is not None and made.window < 1:
+                raise UserError(f"{part.display}: plan at {length} tokens has window={made.window}: give at least 1")
             if made.pairs is not None and "__dataclass_params__" not in vars(type(made.pairs)):
                 name = type(made.pairs).__name__
                 raise UserError(f"{part.display}: {name} needs @dataclass(frozen=True), so that equal plans are alike")

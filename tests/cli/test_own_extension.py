@@ -157,6 +157,7 @@ WHOLE = "    display, slot, needs = 'Mine', 'positions', 'positions'\n    def pl
             "Mine has no display, which is its name in tables",
         ),
         (WHOLE + "return 3\n", "Mine: plan returned 3; expected Plan"),
+        (WHOLE + "return Plan(window=-3)\n", "Mine: plan at 64 tokens has window=-3: give at least 1"),
         (WHOLE + "return Plan(scale=2)\n", "plan at 64 tokens failed: TypeError: "),
     ],
 )
