@@ -23,7 +23,7 @@ class Trained(NamedTuple):
     weights_sha256: str
 
 
-_OWN = re.compile(r"([^\s+(),=]+\.py):\w+")  # a user's file in an extension's text, followed by a class
+_OWN = re.compile(r"([^:+(),=]+\.py):\w+")  # a user's file in an extension's text, followed by a class
 
 
 def own_versions(extension: str, sha256: str | None) -> dict[str, str]:
@@ -33,7 +33,7 @@ def own_versions(extension: str, sha256: str | None) -> dict[str, str]:
     """
     if sha256 is None:
         return {}
-    own, hashes = _OWN.findall(extension), sha256.split("+")
+    own, hashes = [name.strip() for name in _OWN.findall(extension)], sha256.split("+")
     return dict(zip(own, hashes, strict=True)) if len(own) == len(hashes) else {extension: sha256}
 
 

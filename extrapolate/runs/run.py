@@ -260,9 +260,16 @@ def forget_training(path: Path) -> None:
 
     Its results stay until the folder is evaluated; reports ignore them.
     """
+    forget_checkpoints(path, 0)
+    (path / METRICS).unlink(missing_ok=True)
+
+
+def forget_checkpoints(path: Path, step: int) -> None:
+    """Removes the intermediate checkpoints after a step. A training that resumes there may write others."""
     files.check_no_link(path / CHECKPOINTS)
-    for file in [path / METRICS, *_kept(path)]:
-        file.unlink(missing_ok=True)
+    for file in _kept(path):
+        if file.name > _name_of(step):
+            file.unlink(missing_ok=True)
 
 
 def _keep(copy: Path, content: bytes) -> None:

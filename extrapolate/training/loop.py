@@ -30,6 +30,7 @@ from extrapolate.runs.run import (
     USER_ENCODING,
     Run,
     check_same,
+    forget_checkpoints,
     forget_training,
     is_of_another_kind,
 )
@@ -212,6 +213,7 @@ class Training:
             saved = state.restore(run.path / STATE, self.model, self.optimizer, run.config_sha256)
             self.step = saved.step
             if ranks.first:
+                forget_checkpoints(run.path, saved.step)
                 self.log.continue_at(saved.log_bytes, saved.log_sha256)
         self.model.constrain()
         self.learner = self._learner(fsdp)

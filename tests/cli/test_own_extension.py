@@ -80,6 +80,29 @@ def test_an_edit_is_one_of_every_class_in_the_file(cli, ckpt: Path, tmp_path: Pa
     assert "is of different versions of that file" in refused
 
 
+BASE = "from extrapolate.extensions.base import Extension\nfrom extrapolate.encodings.plan import Plan\n"
+WARM = (
+    BASE
+    + """class Warm(Extension):
+    display, slot, needs = "Warm", "scale", "logits"
+    def plan(self, encoding, seq_len, length): return Plan(logit_scale=1.1)
+"""
+)
+
+
+def test_files_are_told_apart_by_their_whole_names(cli, ckpt: Path, tmp_path: Path) -> None:
+    own, other, flags = tmp_path / "pos ext.py", tmp_path / "logit ext.py", ["--max-targets", "256"]
+    shutil.copy(EXAMPLE, own)
+    other.write_text(WARM)
+    both = f"{own.name}:RootScale + {other.name}:Warm"
+    cli("eval-lengths", "ckpt/rope", "--factors", "1,4", *flags, "--extend", both).succeeded()
+    own.write_text(own.read_text().replace("factor**-0.5", "factor**-0.25"))
+    said = cli("eval-lengths", "ckpt/rope", "--factors", "4", *flags, "--extend", both).succeeded().err
+    assert "ckpt/rope: dropped results of another version of pos ext.py, from evals.parquet" in said
+    rows = pd.read_parquet(ckpt / "rope" / "evals.parquet").set_index("extension")
+    assert set(rows.loc[both, "factor"]) == {4}
+
+
 def test_it_is_refused_with_the_reason(cli, ckpt: Path, tmp_path: Path) -> None:
     (tmp_path / "my_extension.py").write_text(EXAMPLE.read_text() + "\n")
     for run, extend, reason in (
@@ -144,7 +167,6 @@ def test_several_files_are_kept_in_their_order(cli, ckpt: Path, tmp_path: Path) 
     assert run.own_extension.text == extend
 
 
-BASE = "from extrapolate.extensions.base import Extension\nfrom extrapolate.encodings.plan import Plan\n"
 WHOLE = "    display, slot, needs = 'Mine', 'positions', 'positions'\n    def plan(self, encoding, seq_len, length): "
 
 

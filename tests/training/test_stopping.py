@@ -208,6 +208,28 @@ def test_the_next_step_reads_the_next_windows(store: Store, tmp_path: Path, of_s
     assert asked == [(0, 8), (8, 8)]
 
 
+def test_checkpoints_after_the_state_that_a_killed_training_resumes_from_go(
+    store: Store, tmp_path: Path, of_steps
+) -> None:
+    """The steps that are trained again may have other weights, and may not be kept this time."""
+
+    def kill(row: dict[str, Any]) -> None:
+        if row["step"] == 6 and "loss" in row:
+            raise ArithmeticError
+
+    path, left = tmp_path / "run", []
+    with pytest.raises(ArithmeticError):
+        train(of_steps(10), store, path, save_every=4 * STEP, keep_every=STEP, report=kill)
+    assert len(list((path / "checkpoints").iterdir())) == 5
+
+    def look(row: dict[str, Any]) -> None:
+        left.append(sorted(int(file.stem[5:]) for file in (path / "checkpoints").iterdir()))
+
+    run = train(of_steps(10), store, path, resume=True, keep_every=3 * STEP, report=look)
+    assert left[0] == [1, 2, 3, 4]
+    assert [one.step for one in run.checkpoints("all")] == [1, 2, 3, 4, 6, 9, 10]
+
+
 def test_what_is_left_by_a_training_killed_at_its_very_end_goes(store: Store, tmp_path: Path, of_steps) -> None:
     """After the final weights, and before its state was removed; or while it wrote a checkpoint that is kept."""
     config, path = of_steps(2), tmp_path / "run"
