@@ -80,7 +80,7 @@ def _protocol(material: Material, protocol: str, rows: pd.DataFrame) -> list[Blo
             for model in cells.in_order(material.models(protocol))
         ]
         columns = ["Model", *(f"{factor:g}x" for factor in cells.factors), *holds]
-        views[unit] = [Grid(columns, lines, f"{protocol}, {_UNITS[unit]}{_key(lines)}")]
+        views[unit] = [Grid(columns, lines, f"{protocol}, {_UNITS[unit]}{_seeds(rows)}{_key(lines)}")]
     if rows["n_bytes"].isna().all():
         views["bits per byte"] = [Text(LOSSY)]
     said = BEST.format(least=LEAST, clusters=comparison.resampled(best)) + FEW * (rows["seed"].nunique() < FEWEST_SEEDS)
@@ -88,6 +88,15 @@ def _protocol(material: Material, protocol: str, rows: pd.DataFrame) -> list[Blo
     words = [Text(said), Text(CHOSEN), *([Text(HOLDS)] if holds else [])]
     how = Details([*words, *about_seeds(rows, material.styles)])
     return [Beside([Plot(drawn)], [Switch(f"unit-{protocol}", "show", views), how])]
+
+
+def _seeds(rows: pd.DataFrame) -> str:
+    """How many seeds the means are over, unless every model has one."""
+    runs = rows.groupby("model")["run"].nunique()
+    few, many = runs.min(), runs.max()
+    if many == 1:
+        return ""
+    return f", mean of {many} seeds" if few == many else f", mean of {few} to {many} seeds"
 
 
 def _key(lines: Sequence[Sequence[Cell]]) -> str:

@@ -121,6 +121,16 @@ def test_with_one_seed_it_is_about_this_run() -> None:
     assert "about these runs" not in shown({"A": dict.fromkeys(range(3), (4.0, 4.5))})[1]
 
 
+def test_it_says_how_many_seeds_there_are() -> None:
+    of = {n: dict.fromkeys(range(n), (4.0, 4.5)) for n in (1, 2, 3)}
+    for a, b, words in (
+        (1, 1, "loss in nats per token; "),
+        (3, 3, "mean of 3 seeds; "),
+        (1, 3, "mean of 1 to 3 seeds; "),
+    ):
+        assert words in shown({"A": of[a], "B": of[b]})[0]["loss"].title, (a, b)
+
+
 def test_three_seeds_of_many_models_show_which_may_be_the_lowest() -> None:
     """Each seed of twelve models differs from its mean by 0.01, and the means stand 0.1 apart but for the second's."""
     means = [4.0, 4.005, *(4.0 + 0.1 * at for at in range(2, 12))]
