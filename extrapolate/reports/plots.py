@@ -190,7 +190,11 @@ class _Sheet:
         ]
 
     def _place(self, texts: Sequence[Any], right: float, width: float, below: float) -> None:
-        """Moves the names to the ends of their lines without overlap, and connects each line with its name."""
+        """Moves the names to the heights of their lines' ends, without overlap.
+
+        Connects a name with a line that goes on as far as any. To one that ends before, as no value is there, the
+        connection would look like its values.
+        """
         from matplotlib.lines import Line2D
 
         last, inches = self._axes[-1], self.figure.dpi_scale_trans
@@ -204,12 +208,13 @@ class _Sheet:
                 continue
             at = np.clip(to_share.transform((x_N[-1], y_N[-1])), 0, 1)
             ends.append((right - width + at[0] * width, at[1] * HEIGHT))
+        furthest = max((x for x, _ in ends if x == x), default=0.0)
         heights = below + spread(np.array([y for _, y in ends]), ROW, HEIGHT)
         for text, line, (x, y), height in zip(texts, lines, ends, heights, strict=True):
             text.set_y(height)
             colour, sample = line.get_color(), right + LEADER
             thin = {"color": colour, "linewidth": 0.6, "alpha": 0.6, "transform": inches}
-            if x == x:
+            if x >= furthest:
                 self.figure.add_artist(Line2D([x, right, sample], [below + y, below + y, height], **thin))
             self.figure.add_artist(
                 Line2D(

@@ -310,3 +310,15 @@ def test_a_map_of_many_columns_fits_without_texts(figures: list[Any], tmp_path: 
     plots.draw(Chart("text", "made.png", many), tmp_path / "made.png")
     assert not figures[0].axes[0].texts
     assert max(figures[0].get_size_inches()) < 15
+
+
+def test_nothing_is_drawn_where_a_model_has_no_value(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The connection of a line with its name would look like values."""
+    drawn: list[Any] = []
+    monkeypatch.setattr(plots, "save", lambda figure, path: drawn.append(figure))
+    rows = rows_of({"long": [4.0, 4.1, 4.2], "short": [4.0, 4.3, math.nan]})
+    plots.draw(loss_by_length(rows), tmp_path / "made.png")
+    edge = drawn[0].axes[0].get_position().x1 * drawn[0].get_figwidth()  # inches, as the artists beside the panel
+    connected = {artist.get_color() for artist in drawn[0].artists if min(artist.get_xdata()) < edge}
+    style = style_of(rows)
+    assert connected & {style[name]["color"] for name in ("long", "short")} == {style["long"]["color"]}
