@@ -125,7 +125,10 @@ def _training(run: Run) -> Iterator[str]:
         f"{training.seed}, {training.precision}."
     )
     if config.origin is not None:
-        yield f"It continues the run {markdown(config.origin.run)}, whose training length was {config.seq_len:,}."
+        yield (
+            f"It continues the run {markdown(config.origin.run)}. The first run of this chain was trained at "
+            f"{config.seq_len:,} tokens."
+        )
     made = run.provenance
     place = [f"extrapolate {made.get('version')}", *([f"commit {made['commit']}"] if made.get("commit") else [])]
     yield markdown(f"Trained with {', '.join(place)}, on {made.get('machine')}.")
@@ -157,14 +160,16 @@ def _losses(run: Run) -> Iterator[str]:
         )
         yield "\n".join(
             [
-                "| length | times training length | loss | perplexity | loss without the longer context | targets |",
+                "| length | times L | loss | perplexity | loss without the longer context | targets |",
                 "|---|---|---|---|---|---|",
                 *(_row(row) for row in sorted(mine, key=lambda row: (row["factor"], row["targets_hash"]))),
             ]
         )
+    chain = isinstance(run.config, TrainedConfig) and run.config.origin is not None
     yield _paragraph(
-        "Compare losses only with models of the same corpus and tokens. Without the longer context means: the same "
-        "targets, the context cut back to the training length."
+        "Compare losses only with models of the same corpus and tokens. L is the training length"
+        f"{' of the first run of the chain' if chain else ''}, {run.config.seq_len:,} tokens. Without the longer "
+        "context means: the same targets, the context cut back to L."
     )
 
 

@@ -1,6 +1,6 @@
 """Models that other libraries run. Anything that maps token ids to logits can be evaluated like a run.
 
-Shapes: B batch, T tokens, V vocabulary.
+Shapes: B batch, T tokens, V vocabulary; P places and I token ids of answers to remember.
 """
 
 import copy
@@ -33,7 +33,7 @@ from extrapolate.specs import user_files
 
 USER_MODEL = "model.py"  # the folder's copy of the user's file that loads the model
 TRIED = 32  # tokens in the window that a model is tried with first
-TIMES, TOKENS, LOGITS = (1, 4), 3, 16  # then windows of these multiples of L: tokens and logits to remember of each
+TIMES, TOKENS, LOGITS = (1, 4), 5, 16  # then windows of these multiples of L: tokens and logits to remember of each
 # What machines differ by at most, with logits in float32 and in fewer bits: other models differ by more.
 SAME, SAME_IN_FEWER_BITS = 1e-3, 2e-2
 
@@ -278,12 +278,15 @@ def _tried(model: ForeignModel, vocab_size: int) -> int:
 def _answers(model: ForeignModel, vocab_size: int) -> tuple[float, ...]:
     """Some log-probabilities for fixed windows, which identify the model. Raises UserError if it fails on one of them.
 
-    Windows that do not fit into memory are left out.
+    The second half of a window repeats the first, and the token that comes next is among those asked for, so that what
+    a model does with tokens that recur is remembered too. Windows that do not fit into memory are left out.
     """
     answers: list[Tensor] = []
     longest = model.encoding.max_length or TIMES[-1] * model.seq_len
     for length in dict.fromkeys(min(one, longest) for one in (TRIED, *(times * model.seq_len for times in TIMES))):
         tokens_T = torch.randint(vocab_size, (length,), generator=torch.Generator().manual_seed(0))
+        if half := length // 2:
+            tokens_T[half:] = tokens_T.roll(half)[half:]
         tokens_BT = tokens_T[None].to(model.device)
         try:
             logits_BTV = Room(length, 1, None).enough_for(
@@ -299,7 +302,9 @@ def _answers(model: ForeignModel, vocab_size: int) -> tuple[float, ...]:
         places, ids = (
             torch.linspace(0, end - 1, count).long() for end, count in ((length, TOKENS), (vocab_size, LOGITS))
         )
-        answers.append(causality.predictions(logits_BTV)[0][places][:, ids].nan_to_num(0.0, 0.0, 0.0).flatten())
+        ids_PI = torch.cat([ids.expand(len(places), -1), tokens_T.roll(-1)[places, None]], dim=1)
+        found_PI = causality.predictions(logits_BTV)[0].cpu()[places].gather(-1, ids_PI)
+        answers.append(found_PI.nan_to_num(0.0, 0.0, 0.0).flatten())
     return tuple(round(float(x), 4) for part in answers for x in part)
 
 

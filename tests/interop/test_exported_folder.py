@@ -75,6 +75,18 @@ class TestFolder:
         assert "The class is SmolLM3ForCausalLM, of transformers itself." in card
         assert "trust_remote_code" not in card
 
+    def test_the_card_of_a_run_at_the_end_of_a_chain_names_its_lengths(self, ckpt: Path, tmp_path: Path) -> None:
+        path = ckpt / "rope"
+        for length in (32, 64):
+            path = xt.train(start=path, seq_len=length, tokens=2048, out=tmp_path / f"tuned-{length}").path
+        xt.evaluate(path, factors=(1, 2), protocols="windows", max_targets=64)
+        xt.export(path, tmp_path / "out")
+        card = (tmp_path / "out" / "README.md").read_text().replace("\n", " ")
+        assert "Training length: 64 tokens." in card
+        assert "It continues the run tuned-32. The first run of this chain was trained at 16 tokens." in card
+        assert "| 16 | 1 | " in card
+        assert "L is the training length of the first run of the chain, 16 tokens." in card
+
     def test_what_the_card_says_to_run_runs_and_no_folder_of_the_machine_is_in_it(
         self, ckpt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:

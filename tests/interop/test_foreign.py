@@ -122,6 +122,22 @@ def test_rows_of_a_module_that_changed_outside_its_parameters_are_dropped(
     assert set(pd.read_parquet(made.path / "evals.parquet")["protocol"]) == {"windows"}
 
 
+def test_rows_of_a_function_that_changed_on_recurring_tokens_are_dropped(store: Path) -> None:
+    """It predicts what followed the token before: in random tokens, which do not recur, its strength has no effect."""
+    strength = 2.0
+
+    def copying(tokens_BT: torch.Tensor) -> torch.Tensor:
+        same_BTT = (tokens_BT[:, :, None] == tokens_BT[:, None]).float().tril(-1)
+        return strength * same_BTT[:, :, :-1] @ torch.nn.functional.one_hot(tokens_BT[:, 1:], 400).float()
+
+    made = xt.foreign(copying, "Copying", seq_len=16, tokenizer=store)
+    for protocol in ("windows", "fixed-target"):
+        xt.evaluate(made, data=store, protocols=protocol, **FEWER)
+    strength = 6.0
+    xt.evaluate(made, data=store, protocols="windows", **FEWER)
+    assert set(pd.read_parquet(made.path / "evals.parquet")["protocol"]) == {"windows"}
+
+
 def test_the_losses_are_those_of_its_logits(store: Path) -> None:
     made = xt.foreign(counts, "Counts", seq_len=16, tokenizer=store)
     table = xt.evaluate(made, data=store, protocols=["windows"], factors=FACTORS)
