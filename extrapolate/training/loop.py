@@ -96,7 +96,7 @@ def train(
             f"{path} is trained on corpus {config.data.corpus_hash}, and {store.path} is {store.corpus_hash} now: make "
             "its own token store again, or train another run in another folder"
         )
-    if config.origin is not None and start is None and not (resume and _begun(path)):
+    if config.origin is not None and start is None and not _begun(path):
         raise UserError(
             f"{path} starts from the weights of {config.origin.run}, and no state of its own is saved: name that run "
             "with `start`"

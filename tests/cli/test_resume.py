@@ -146,6 +146,9 @@ class TestFromAnother:
         refused(["train", "--extend", "pi:factor=2", "--resume", "--out", "half"], "extension: yarn", "now")
         refused(["train", "--extend", "without-own", "--resume", "--out", "half"], "extension: yarn", "None now")
 
+    def test_without_resume_its_folder_is_taken(self, half, ckpt, refused):
+        refused(["train", *FLAGS, "--from", ckpt / "rope", "--out", "half"], "half already holds a run", "--resume")
+
     def test_without_a_saved_state_it_is_needed(self, cli, half, ckpt, refused, tmp_path):
         (half / "state.safetensors").unlink()
         refused(["train", "--resume", "--out", "half"], "starts from the weights of rope", "--from")
