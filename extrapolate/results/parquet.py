@@ -32,6 +32,7 @@ AGAIN = "delete it and evaluate again"
 _MARK = b"extrapolate footer CRC-32:"  # and 4 bytes, before the footer
 # Approximate bytes of memory per value: in columns that become a frame, and in rows.
 IN_COLUMNS, IN_ROWS = 40, 30
+FEW = 1 << 16  # rows to read without threads: Arrow aborts a process that ends while one starts, and they save nothing
 MOST = 1 << 30  # bytes, for a table read as rows; one read as columns may take half the memory
 _KINDS = {
     "text": (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
@@ -223,7 +224,7 @@ def _parsed(path: Path, value_bytes: int = IN_COLUMNS) -> pa.Table:
     found = (opened.metadata.metadata or {}).get(b"extrapolate_format")
     if found is not None:  # None if another program wrote the file
         files.check_format(path, int(found), FORMAT)
-    return opened.read()
+    return opened.read(use_threads=opened.metadata.num_rows > FEW)
 
 
 def _opened(path: Path, table: Table, value_bytes: int) -> pa.Table:

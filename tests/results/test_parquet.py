@@ -1,6 +1,8 @@
 """Tables on disk: nothing missing, nothing doubled, nothing lost, whatever program wrote them."""
 
 import math
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -41,6 +43,15 @@ def add(path: Path, *rows: dict[str, Any]) -> None:
     results.merge(path, list(rows), SMALL)
 
 
+def test_a_small_table_is_read_without_a_thread() -> None:
+    """A process that ends while Arrow starts one is aborted, after a message about a damaged table for example."""
+    read = "import os, sys; from pathlib import Path; from extrapolate import results; tasks = '/proc/self/task'"
+    read += "; before = os.listdir(tasks); results.read_columns(Path(sys.argv[1]), results.EVALS)"
+    read += "; print(len(os.listdir(tasks)) - len(before))"
+    command = [sys.executable, "-c", read, FIXTURE / "evals.parquet"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "0\n"
+
+
 def test_a_small_file_of_very_many_equal_rows_is_refused_before_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -48,7 +59,7 @@ def test_a_small_file_of_very_many_equal_rows_is_refused_before_it_is_read(
     pq.write_table(many, tmp_path / "t.parquet")
     assert (tmp_path / "t.parquet").stat().st_size < 500_000
     before = pa.total_allocated_bytes()
-    monkeypatch.setattr(pq.ParquetFile, "read", lambda _: pytest.fail("it was read"))
+    monkeypatch.setattr(pq.ParquetFile, "read", lambda *_, **__: pytest.fail("it was read"))
     for reads in (lambda: read(tmp_path / "t.parquet"), lambda: add(tmp_path / "t.parquet", row())):
         with pytest.raises(UserError, match=r"t.parquet holds 8,000,000 rows, which take about 1.3 GiB of memory"):
             reads()
