@@ -21,18 +21,19 @@ _KEY = [name for name in results.EVALS.key if name != "run"]
 
 
 @contextlib.contextmanager
-def keeping_rows(run: AnyRun, extensions: Sequence[str], say: Say) -> Iterator[None]:
+def keeping_rows(run: AnyRun, extensions: Sequence[str], others: Sequence[str], say: Say) -> Iterator[None]:
     """Locks a run's folder for an evaluation with extensions.
 
     Drops the rows of an earlier training in the folder, or of another version of an extension's file, from all its
-    tables, and says so. The rows that stay take the folder's present name. Raises InUse if another process writes
+    tables, and says so. The rows that stay take the folder's present name. others: extensions that are asked for too,
+    but do not apply to the run: an earlier version of their files may have. Raises InUse if another process writes
     there.
     """
     with files.locked(run.path):
         files.remove_partials(run.path)
         if isinstance(run, Run):
             run.keep_extensions(users_files(extensions))
-        asked = [one for one in map(parsed, extensions) if one is not None]
+        asked = [one for one in map(parsed, (*extensions, *others)) if one is not None]
         _keep_own(run, {own: now for one in asked for own, now in own_versions(one.text, one.sha256()).items()}, say)
         yield
 

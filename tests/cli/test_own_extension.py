@@ -90,6 +90,17 @@ WARM = (
 )
 
 
+def test_rows_of_an_edited_file_go_from_runs_that_it_no_longer_applies_to(cli, ckpt: Path, tmp_path: Path) -> None:
+    own, flags = tmp_path / "mine.py", ["--factors", "1,4", "--max-targets", "256", "--extend", "mine.py:RootScale"]
+    shutil.copy(EXAMPLE, own)
+    cli("eval-lengths", "ckpt/rope", "ckpt/expe", *flags).succeeded()
+    assert "needs = POSITIONS" in own.read_text()
+    own.write_text(own.read_text().replace("needs = POSITIONS", 'needs = "frequencies"'))
+    said = cli("eval-lengths", "ckpt/rope", "ckpt/expe", *flags).succeeded().err
+    assert "ckpt/expe: dropped results of another version of mine.py, from evals.parquet" in said
+    cli("report", "ckpt/rope", "ckpt/expe").succeeded()
+
+
 def test_files_are_told_apart_by_their_whole_names(cli, ckpt: Path, tmp_path: Path) -> None:
     own, other, flags = tmp_path / "pos ext.py", tmp_path / "logit ext.py", ["--max-targets", "256"]
     shutil.copy(EXAMPLE, own)
