@@ -13,6 +13,7 @@ import pandas as pd
 from extrapolate.api.tokenize import DEFAULT_STORE, store_with
 from extrapolate.data.build import StoreSettings
 from extrapolate.data.store import Store
+from extrapolate.data.tokenizer import HUB
 from extrapolate.errors import UserError, reason_of
 from extrapolate.evaluation.keeping import keeping_rows
 from extrapolate.evaluation.plans import left_out, lines_on
@@ -21,7 +22,7 @@ from extrapolate.evaluation.settings import Lengths
 from extrapolate.folders import listed, unique_names
 from extrapolate.interop import foreign
 from extrapolate.interop.foreign import ForeignRun
-from extrapolate.interop.imported import PREFIX, import_checkpoint
+from extrapolate.interop.imported import import_checkpoint
 from extrapolate.machine.distributed import ALONE, Ranks
 from extrapolate.progress import Advance, Progress, warn
 from extrapolate.runs.config import TrainedConfig
@@ -190,7 +191,7 @@ def _subjects(
     named = several("runs", runs, ((str, Path, Run, ForeignRun), "a run or a folder"))
     if not named:
         raise UserError("name at least one run, or a folder of runs")
-    if seq_len is not None and not any(str(one).startswith(PREFIX) for one in named):
+    if seq_len is not None and not any(str(one).startswith(HUB) for one in named):
         raise UserError("`seq_len` is for hf: checkpoints: a run has the training length that it was trained at")
     models: list[ForeignRun] = []
     paths: list[Path] = []
@@ -200,7 +201,7 @@ def _subjects(
             models.append(one)
         elif isinstance(one, Run):
             paths.append(one.path)
-        elif str(one).startswith(PREFIX):
+        elif str(one).startswith(HUB):
             paths.append(imported(str(one), seq_len, progress))
         elif file.endswith(".py") and not Path(one).exists():  # a folder of that name is a folder
             models.append(foreign.loaded(Path(file), function))
@@ -213,7 +214,7 @@ def _subjects(
 def imported(name: str, seq_len: int | None, progress: Progress) -> Path:
     """Imports the checkpoint `hf:NAME_OR_FOLDER` as a run. Raises UserError if it cannot be imported."""
     progress.say(f"reading {name}")
-    run = import_checkpoint(name.removeprefix(PREFIX), seq_len)
+    run = import_checkpoint(name.removeprefix(HUB), seq_len)
     extension = f", {run.config.extension}" if run.config.extension else ""
     progress.say(f"{name} is {run.path}: training length {run.config.seq_len}{extension}")
     return run.path

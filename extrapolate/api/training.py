@@ -6,11 +6,12 @@ from typing import Any
 from extrapolate.api.in_turn import imported
 from extrapolate.api.tokenize import default_store
 from extrapolate.data.store import Store
+from extrapolate.data.tokenizer import HUB
 from extrapolate.errors import UserError
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.folders import STATE
 from extrapolate.interop import trackers
-from extrapolate.interop.imported import PREFIX, place_of
+from extrapolate.interop.imported import place_of
 from extrapolate.interop.trackers import UNTRACKED, Tracking
 from extrapolate.machine.distributed import joined, world_size
 from extrapolate.progress import SILENT, Progress
@@ -47,10 +48,10 @@ def train_with(
         folder = out
         extension: Recipe | None = None
         there = run_in(folder) if resume and folder is not None else None
-        if start is not None and str(start).startswith(PREFIX):
+        if start is not None and str(start).startswith(HUB):
             checkpoint = str(start)
             if there is not None and (there.finished or (there.path / STATE).exists()):  # it has all it needs
-                start = place_of(checkpoint.removeprefix(PREFIX))
+                start = place_of(checkpoint.removeprefix(HUB))
             else:
                 start = ranks.in_turn(lambda: imported(checkpoint, None, progress))
         if extend is not None and start is None and (there is None or there.trained.origin is None):

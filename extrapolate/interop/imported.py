@@ -14,8 +14,6 @@ from extrapolate.runs.config import ImportedConfig
 from extrapolate.runs.run import CONFIG, Run, model_of
 from extrapolate.runs.weights import load_weights
 
-PREFIX = "hf:"
-
 
 def place_of(name: str, folder: Path = Path("ckpt")) -> Path:
     """The folder of an imported checkpoint that keeps the training length of its own configuration."""
