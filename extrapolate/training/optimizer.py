@@ -29,14 +29,15 @@ COEFFICIENTS = tuple(
 
 
 def learning_rate(training: TrainingConfig, step: int) -> float:
-    """The rate at step 0, 1, ...: linear warm-up to `lr`, then linear decay.
+    """The rate at step 0, 1, ...: linear warm-up to `lr`, constant, then linear decay over `decay_ratio` of the rest.
 
     The decay would reach `min_lr_ratio` times `lr` one step after the last, so that the last step still counts.
     """
     warmup = round(training.warmup_ratio * training.steps)
     if step < warmup:
         return training.lr * (step + 1) / warmup
-    left = (training.steps - step) / (training.steps - warmup)
+    decay = max(1, round(training.decay_ratio * (training.steps - warmup)))
+    left = min(1.0, (training.steps - step) / decay)
     return training.lr * (training.min_lr_ratio + (1 - training.min_lr_ratio) * left)
 
 
