@@ -14,6 +14,7 @@ from extrapolate.interop import trackers
 from extrapolate.interop.imported import place_of
 from extrapolate.interop.trackers import UNTRACKED, Tracking
 from extrapolate.machine.distributed import joined, world_size
+from extrapolate.model.size import parameter_count
 from extrapolate.progress import SILENT, Progress
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest, data_path, resolve, run_name
@@ -22,6 +23,7 @@ from extrapolate.runs.run import Run
 from extrapolate.specs import arguments
 from extrapolate.training import loop
 from extrapolate.training.fine_tuning import resolve_fine_tuning, resolve_resumed, run_in, store_of
+from extrapolate.training.halvings import trained_tokens, usual
 
 
 def train_with(
@@ -32,6 +34,7 @@ def train_with(
     resume: bool,
     save_every: int | None,
     keep_every: int | None,
+    halvings: bool | None = None,
     start: Path | None,
     extend: str | None,
     progress: Progress,
@@ -84,7 +87,9 @@ def train_with(
                 f"the budget of {resolved.training.tokens:,} tokens repeats the {train_tokens:,} training tokens"
             )
         with progress.display("tokens") as display, trackers.tracked(folder, tracking, progress.say) as track:
-            shown = Shown(resolved, folder.name, display.update)
+            if halvings is None:
+                halvings = resolved.origin is None and usual(parameter_count(resolved.model))
+            shown = Shown(resolved, folder.name, halvings, display.update)
 
             def report(row: dict[str, Any]) -> None:
                 shown.report(row)
@@ -93,7 +98,7 @@ def train_with(
             run = loop.train(
                 resolved, store, folder, resume=resume, user_encoding=user_file, extension=extension,
                 start=Run.open(start).checkpoints("last")[-1] if start and not (folder / STATE).exists() else None,
-                save_every=save_every, keep_every=keep_every, report=report, progress=shown.advance,
+                save_every=save_every, keep_every=keep_every, halvings=halvings, report=report, progress=shown.advance,
                 ranks=ranks, fsdp=fsdp, timed=timed,
             )  # fmt: skip
         if not shown.last:
@@ -118,10 +123,10 @@ def opened_store(data: str | Path | Store | None) -> Store | None:
 class Shown:
     """Displays the step, the last losses and the learning rate of a training."""
 
-    def __init__(self, config: TrainedConfig, name: str, update: Any) -> None:
+    def __init__(self, config: TrainedConfig, name: str, halvings: bool, update: Any) -> None:
         training = config.training
         self.name, self.steps, self.update = name, training.steps, update
-        self.total = training.steps * training.batch_size * training.seq_len
+        self.total = trained_tokens(training, halvings)
         self.done = 0.0
         self.last: dict[str, float] = {}
 

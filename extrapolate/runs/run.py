@@ -1,14 +1,14 @@
 """A run's folder: one trained model. Every write is atomic, every read checked.
 
 It holds `config.json` (resolved configuration, provenance), `model.safetensors`, `tokenizer.json`, `state.safetensors`
-while training is unfinished, `metrics.jsonl` and `metrics.parquet`, `checkpoints/`, `evals.parquet`, `tracked.json` if
-a tracker was used, and copies of the user's files: `encoding.py` and `extensions/`. Only these copies can run, and only
-if they are trusted.
+while training is unfinished, `metrics.jsonl` and `metrics.parquet`, `checkpoints/`, `halvings/`, `evals.parquet`,
+`tracked.json` if a tracker was used, and copies of the user's files: `encoding.py` and `extensions/`. Only these copies
+can run, and only if they are trusted.
 """
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +22,7 @@ from extrapolate.data import tokenizer as tokenizers
 from extrapolate.errors import UserError
 from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.recipe import Recipe, UserFile
-from extrapolate.folders import METRICS, RUN_FILE, WEIGHTS, below
+from extrapolate.folders import HALVINGS, METRICS, RUN_FILE, TRUNK, WEIGHTS, below
 from extrapolate.model.model import Model
 from extrapolate.results.speed import step_rates, taken_by_others
 from extrapolate.runs import config as configs
@@ -183,7 +183,7 @@ class Run:
         return model.eval()
 
     def checkpoints(self, which: str) -> list[Checkpoint]:
-        """The final weights (`last`), or also the intermediate ones before them (`all`).
+        """The final weights (`last`), or also all that were kept before them (`all`).
 
         Raises UserError if training is not finished, or weights are damaged.
         """
@@ -197,9 +197,14 @@ class Run:
         found = [self._checked(describe(path)) for path in [*kept, self.path / WEIGHTS]]
         return [c for c in found[:-1] if c.step < found[-1].step] + found[-1:]
 
-    def save_weights(self, model: Model, step: int, tokens: int, *, final: bool) -> None:
-        """Writes the final weights, or an intermediate checkpoint, with their hash in the file."""
-        path = self.path / (WEIGHTS if final else f"{CHECKPOINTS}/{_name_of(step)}")
+    def half(self) -> Checkpoint | None:
+        """The model of half the budget, if it was kept."""
+        found = _kept(self.path, [HALVINGS])
+        return self._checked(describe(found[-1])) if found else None
+
+    def save_weights(self, model: Model, step: int, tokens: int, *, final: bool, halving: bool = False) -> None:
+        """Writes the final weights, an intermediate checkpoint, or a halving, with their hash in the file."""
+        path = self.path / (WEIGHTS if final else f"{HALVINGS if halving else CHECKPOINTS}/{_name_of(step)}")
         files.make_folder(path.parent)
         record = {"step": step, "tokens": tokens, "final": final, "config": self.config_sha256}
         tensors.write(path, unique_weights(model), record)
@@ -250,9 +255,10 @@ def _name_of(step: int) -> str:
     return f"step-{step:08d}.safetensors"
 
 
-def _kept(path: Path) -> list[Path]:
-    """The intermediate checkpoints, in order of their steps."""
-    return sorted((path / CHECKPOINTS).glob("*.safetensors"))
+def _kept(path: Path, folders: Sequence[str] = (CHECKPOINTS, HALVINGS)) -> list[Path]:
+    """The weights kept along the training, in order of their steps; of a step with two, the halving."""
+    found = {file.name: file for folder in folders for file in (path / folder).glob("*.safetensors")}
+    return [found[name] for name in sorted(found)]
 
 
 def forget_training(path: Path) -> None:
@@ -261,15 +267,24 @@ def forget_training(path: Path) -> None:
     Its results stay until the folder is evaluated; reports ignore them.
     """
     forget_checkpoints(path, 0)
+    (path / TRUNK).unlink(missing_ok=True)
     (path / METRICS).unlink(missing_ok=True)
 
 
-def forget_checkpoints(path: Path, step: int) -> None:
-    """Removes the intermediate checkpoints after a step. A training that resumes there may write others."""
+def forget_checkpoints(path: Path, step: int, halvings: Collection[int] = ()) -> None:
+    """Removes what was kept after a step, except the halvings of these steps: a training that resumes there may write
+    others."""
     files.check_no_link(path / CHECKPOINTS)
-    for file in _kept(path):
-        if file.name > _name_of(step):
-            file.unlink(missing_ok=True)
+    kept = {path / HALVINGS / _name_of(end) for end in halvings}
+    for folder in (CHECKPOINTS, HALVINGS):
+        for file in (path / folder).glob("*.safetensors"):
+            if file.name > _name_of(step) and file not in kept:
+                file.unlink(missing_ok=True)
+
+
+def has_halving(path: Path, step: int) -> bool:
+    """Whether the halving that ends at a step was kept."""
+    return (path / HALVINGS / _name_of(step)).is_file()
 
 
 def _keep(copy: Path, content: bytes) -> None:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from extrapolate.errors import UserError
+from extrapolate.folders import HALVINGS
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.model import Model
 from extrapolate.model.size import expected_shapes
@@ -26,6 +27,11 @@ class Checkpoint:
     sha256: str
     config_sha256: str = ""
     final: bool = True
+
+    @property
+    def annealed(self) -> bool:
+        """Whether the learning rate had fallen to its end."""
+        return self.final or self.path.parent.name == HALVINGS
 
 
 def unique_weights(model: Model) -> dict[str, Tensor]:

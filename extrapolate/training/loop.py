@@ -1,6 +1,7 @@
 """The training loop: optimiser, schedule, validation, saving, exact resume."""
 
 import math
+import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -16,7 +17,7 @@ from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
 from extrapolate.evaluation.losses import validation_loss
 from extrapolate.extensions.recipe import Recipe
-from extrapolate.folders import LOG, METRICS, STATE, WEIGHTS, listed
+from extrapolate.folders import LOG, METRICS, STATE, TRUNK, WEIGHTS, listed
 from extrapolate.machine.cpu_time import CpuTime
 from extrapolate.machine.distributed import ALONE, Ranks, check_devices
 from extrapolate.machine.interrupts import Interrupted, stop_requests
@@ -32,11 +33,13 @@ from extrapolate.runs.run import (
     check_same,
     forget_checkpoints,
     forget_training,
+    has_halving,
     is_of_another_kind,
 )
 from extrapolate.runs.weights import Checkpoint, load_start
 from extrapolate.training import state
 from extrapolate.training.causality import check_causality, check_trained
+from extrapolate.training.halvings import Branch, branches
 from extrapolate.training.learner import Learner, TrainingData
 from extrapolate.training.log import Log, rows_in
 from extrapolate.training.optimizer import learning_rate, optimizer_of
@@ -70,6 +73,7 @@ def train(
     start: Checkpoint | None = None,
     save_every: int | None = None,
     keep_every: int | None = None,
+    halvings: bool = False,
     report: Report = lambda row: None,
     progress: Advance = unseen,
     ranks: Ranks = ALONE,
@@ -80,9 +84,10 @@ def train(
 
     user_encoding: the user's file that its encoding comes from. extension: the run's own, as in its configuration.
     start: the weights that a run with an origin begins with. save_every: tokens between saved states (default: every
-    30 s). keep_every: tokens between checkpoints kept for evaluation (default: none). `report` is called with every
-    row of metrics.jsonl; `progress` with the tokens already trained on, then with those of every forward pass (in a
-    compiled run, all of these after the first pass, which includes compilation).
+    30 s). keep_every: tokens between checkpoints kept for evaluation (default: none). halvings: also keep models of a
+    half and a quarter of the budget, if it is long enough (see `halvings`). `report` is called with every row of
+    metrics.jsonl; `progress` with the tokens already trained on, then with those of every forward pass (in a compiled
+    run, all of these after the first pass, which includes compilation).
 
     ranks: the processes that train together, which all call this; the first one writes, and any number of processes
     can resume. fsdp: also shard the model. timed: record the speed of steps, which means nothing beside other work.
@@ -137,7 +142,7 @@ def train(
     with ranks.in_first(lambda: files.locked(path)):
         run = ranks.from_first(opened)
         if not run.finished:
-            Training(run, data, start, report, progress, ranks, fsdp, timed).loop(save_every, keep_every)
+            Training(run, data, start, report, progress, ranks, fsdp, timed, halvings).loop(save_every, keep_every)
         ranks.wait()
     return run
 
@@ -154,7 +159,8 @@ def _finish(path: Path) -> None:
     """Writes metrics.parquet after the final weights: a log without it marks results as those of other weights."""
     if _lacks_metrics(path):
         results.write_frame(path / METRICS, pd.DataFrame(rows_in(path / LOG)))
-    (path / STATE).unlink(missing_ok=True)
+    for name in (STATE, TRUNK):
+        (path / name).unlink(missing_ok=True)
 
 
 def _lacks_metrics(path: Path) -> bool:
@@ -197,6 +203,7 @@ class Training:
         ranks: Ranks = ALONE,
         fsdp: bool = False,
         timed: bool = True,
+        halvings: bool = False,
     ) -> None:
         self.run, self.data, self.report, self.progress, self.ranks = run, data, report, progress, ranks
         self.timed = timed
@@ -209,12 +216,18 @@ class Training:
         self.optimizer = optimizer_of(self.model, self.training)
         self.step = 0
         self.log = Log(run.path / LOG)
+        every = branches(self.training.steps)
+        self.branch: Branch | None = None  # the one that the training is in
         if (run.path / STATE).exists():
             saved = state.restore(run.path / STATE, self.model, self.optimizer, run.config_sha256)
             self.step = saved.step
+            self.branch = next((one for one in every if one.end == saved.branch_end), None)
             if ranks.first:
-                forget_checkpoints(run.path, saved.step)
+                left = [one.end for one in every if one.begin <= saved.step and one != self.branch]
+                forget_checkpoints(run.path, saved.step, left)
                 self.log.continue_at(saved.log_bytes, saved.log_sha256)
+        kept = ranks.from_first(lambda: [one for one in every if has_halving(run.path, one.end)])
+        self.due = {one.begin: one for one in every if halvings and one != self.branch and one not in kept}
         self.model.constrain()
         self.learner = self._learner(fsdp)
         self.optimizer = self.learner.optimizer
@@ -257,6 +270,10 @@ class Training:
         self.model.train()
         with self.log if self.ranks.first else nullcontext(), stop_requests() as self.requests:
             while self.step < self.training.steps:
+                if self.branch is not None and self.step == self.branch.end:
+                    self._end_branch()
+                elif self.branch is None and self.step in self.due:
+                    self._begin_branch(self.due.pop(self.step))
                 self._follow(self._step(), save_every, keep_every)
         if self.ranks.first:
             self.log.check()
@@ -268,12 +285,16 @@ class Training:
             _finish(self.run.path)
 
     def _follow(self, row: dict[str, Any], save_every: int | None, keep_every: int | None) -> None:
-        """Logs a step; validates, saves or stops if due. Raises Interrupted, once saved, if the user stops it."""
-        self._tell_row(row)
-        if self.step in {math.ceil(self.training.steps * n / VALIDATIONS) for n in range(1, VALIDATIONS + 1)}:
-            self._tell_row(self._validate())
-        if keep_every and self._passed(keep_every):
-            self._save_weights(final=False)
+        """Logs a step; validates, saves or stops if due. Raises Interrupted, once saved, if the user stops it.
+
+        The log is of the whole training, so the steps of a branch are not in it.
+        """
+        if self.branch is None:
+            self._tell_row(row)
+            if self.step in {math.ceil(self.training.steps * n / VALIDATIONS) for n in range(1, VALIDATIONS + 1)}:
+                self._tell_row(self._validate())
+            if keep_every and self._passed(keep_every):
+                self._save_weights(final=False)
         stop, late = self._wishes() if self.ranks.world_size == 1 else self._agreed
         due = self._passed(save_every) if save_every else late
         if self.step < self.training.steps and (due or stop):
@@ -291,7 +312,7 @@ class Training:
         self.learner.begin_step(self.step)
         self.model.begin_step(self.step / self.training.steps)
         part = self.learner.gradients(batch, weight)
-        lr = learning_rate(self.training, self.step)
+        lr = learning_rate(self.training, self.step, self.branch)
         for group in self.optimizer.param_groups:
             group["lr"] = lr * group["rate"]
         norm = self.learner.clip()
@@ -315,7 +336,7 @@ class Training:
 
     def _tell(self, tokens: int) -> None:
         """Reports tokens to `progress`, the first time including those of earlier steps."""
-        self.progress("training", self._untold + tokens)
+        self.progress("training" if self.branch is None else "annealing", self._untold + tokens)
         self._untold = 0
 
     def _validate(self) -> dict[str, Any]:
@@ -339,15 +360,29 @@ class Training:
             self.log.add(row)
             self.report(row)
 
-    def _save(self) -> None:
+    def _begin_branch(self, branch: Branch) -> None:
+        self._save(TRUNK)
+        self.branch = branch
+
+    def _end_branch(self) -> None:
+        """Keeps the branch's weights, and goes back to where it began."""
+        self._save_weights(final=False)
+        if self.ranks.first:
+            os.replace(self.run.path / TRUNK, self.run.path / STATE)
+        self.ranks.wait()
+        self.step = state.restore(self.run.path / STATE, self.model, self.optimizer, self.run.config_sha256).step
+        self.branch = None
+
+    def _save(self, name: str = STATE) -> None:
         model, optimizer = self.learner.whole()
         if self.ranks.first:
             self.log.sync()
-            progress = state.ResumePoint(self.step, self.log.bytes, self.log.sha256)
-            state.save(self.run.path / STATE, model, optimizer, progress, self.run.config_sha256)
+            end = None if self.branch is None else self.branch.end
+            progress = state.ResumePoint(self.step, self.log.bytes, self.log.sha256, end)
+            state.save(self.run.path / name, model, optimizer, progress, self.run.config_sha256)
         self._saved_at = time.monotonic()
 
     def _save_weights(self, *, final: bool) -> None:
         model, _ = self.learner.whole()
         if self.ranks.first:
-            self.run.save_weights(model, self.step, self.tokens, final=final)
+            self.run.save_weights(model, self.step, self.tokens, final=final, halving=self.branch is not None)

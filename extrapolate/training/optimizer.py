@@ -13,6 +13,7 @@ from torch import Tensor
 from extrapolate.model.llama import Block
 from extrapolate.model.model import Model
 from extrapolate.runs.training_config import TrainingConfig
+from extrapolate.training.halvings import Branch
 
 # AdamW's learning rates in multiples of `lr`. Embeddings start 25 times as large as Llama's, and take larger steps.
 # With Muon, `lr` is relative to fan-in; the head's rate is divided by the width, as in mu-transfer (arXiv 2203.03466).
@@ -28,11 +29,15 @@ COEFFICIENTS = tuple(
 )
 
 
-def learning_rate(training: TrainingConfig, step: int) -> float:
+def learning_rate(training: TrainingConfig, step: int, branch: Branch | None = None) -> float:
     """The rate at step 0, 1, ...: linear warm-up to `lr`, constant, then linear decay over `decay_ratio` of the rest.
 
-    The decay would reach `min_lr_ratio` times `lr` one step after the last, so that the last step still counts.
+    In a branch it falls from where the branch begins to its end instead. The decay would reach `min_lr_ratio` times
+    `lr` one step after the last, so that the last step still counts.
     """
+    if branch is not None:
+        lowest, highest = training.min_lr_ratio * training.lr, learning_rate(training, branch.begin)
+        return lowest + (highest - lowest) * (branch.end - step) / (branch.end - branch.begin)
     warmup = round(training.warmup_ratio * training.steps)
     if step < warmup:
         return training.lr * (step + 1) / warmup

@@ -20,11 +20,12 @@ CPU_GENERATOR, CUDA_GENERATOR = "generator.cpu", "generator.cuda"
 
 @dataclass(frozen=True)
 class ResumePoint:
-    """How far a training has come: its step, and the length, bytes, and SHA-256 of its log."""
+    """How far a training has come: its step, the length, bytes, and SHA-256 of its log, and the end of its branch."""
 
     step: int
     log_bytes: int
     log_sha256: str
+    branch_end: int | None = None
 
 
 def save(path: Path, model: Model, optimizer: torch.optim.AdamW, progress: ResumePoint, config_sha256: str) -> None:
@@ -58,7 +59,9 @@ def restore(path: Path, model: Model, optimizer: torch.optim.AdamW, config_sha25
         torch.set_rng_state(found[CPU_GENERATOR])
         if CUDA_GENERATOR in found:
             torch.cuda.set_rng_state(found[CUDA_GENERATOR])
-        return ResumePoint(int(record["step"]), int(record["log_bytes"]), str(record["log_sha256"]))
+        return ResumePoint(
+            int(record["step"]), int(record["log_bytes"]), str(record["log_sha256"]), record.get("branch_end")
+        )
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise UserError(f"{path} is damaged: {error!r}; delete {path.parent} and train again") from error
 
