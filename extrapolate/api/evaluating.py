@@ -1,5 +1,6 @@
 """The work of `xt.evaluate`: one run after another, by one process or by several that share the windows of each."""
 
+import itertools
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -75,7 +76,8 @@ def evaluate_with(
         def work(job: Job[Store], advance: Advance) -> None:
             path, named = job.run.path, {"run": job.name}
             how: Any = dict(device=on, progress=advance, say=partial(warn, progress), passed=defaultdict(set))
-            for rows, documents, targets in lengths.evaluate(job.run, job.given, own(job), **how):
+            passes = (lengths.evaluate(job.run, job.given, asked, **how) for asked in (own(job), own(job).halfway()))
+            for rows, documents, targets in itertools.chain.from_iterable(passes):
                 rows = kept(rows)
                 if ranks.first:
                     results.merge(path / DOCUMENTS_TABLE, documents, results.EVAL_DOCUMENTS)
@@ -95,7 +97,9 @@ def evaluate_with(
             for part in (lengths, probing):
                 part.check(job.run, job.given, own(job))
         inputs = [
-            sum(part.expected_inputs(job.run, job.given, own(job)) for part in (lengths, probing)) for job in jobs
+            sum(part.expected_inputs(job.run, job.given, own(job)) for part in (lengths, probing))
+            + lengths.expected_inputs(job.run, job.given, own(job).halfway())
+            for job in jobs
         ]
         turns.work(jobs, work, inputs, "what was evaluated before this setting is kept")
         turns.tell(evaluated)

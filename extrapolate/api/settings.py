@@ -40,7 +40,7 @@ class TextArguments(TypedDict, total=False):
     factors: float | Sequence[float]
     extend: "str | ExtensionClass | Sequence[str | ExtensionClass]"
     split: str
-    checkpoint: Literal["last", "all"]
+    checkpoint: Literal["last", "all", "half"]
     precisions: str | Sequence[str]
     protocols: str | Sequence[str]
     stride: int | None
@@ -61,7 +61,7 @@ class ProbeArguments(TypedDict, total=False):
     factors: float | Sequence[float]
     extend: "str | ExtensionClass | Sequence[str | ExtensionClass]"
     split: str
-    checkpoint: Literal["last", "all"]
+    checkpoint: Literal["last", "all", "half"]
     precisions: str | Sequence[str]
     seq_len: int | None
     trust_code: bool

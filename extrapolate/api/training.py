@@ -14,7 +14,6 @@ from extrapolate.interop import trackers
 from extrapolate.interop.imported import place_of
 from extrapolate.interop.trackers import UNTRACKED, Tracking
 from extrapolate.machine.distributed import joined, world_size
-from extrapolate.model.size import parameter_count
 from extrapolate.progress import SILENT, Progress
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest, data_path, resolve, run_name
@@ -23,7 +22,7 @@ from extrapolate.runs.run import Run
 from extrapolate.specs import arguments
 from extrapolate.training import loop
 from extrapolate.training.fine_tuning import resolve_fine_tuning, resolve_resumed, run_in, store_of
-from extrapolate.training.halvings import trained_tokens, usual
+from extrapolate.training.halvings import kept, trained_tokens
 
 
 def train_with(
@@ -87,8 +86,7 @@ def train_with(
                 f"the budget of {resolved.training.tokens:,} tokens repeats the {train_tokens:,} training tokens"
             )
         with progress.display("tokens") as display, trackers.tracked(folder, tracking, progress.say) as track:
-            if halvings is None:
-                halvings = resolved.origin is None and usual(parameter_count(resolved.model))
+            halvings = kept(resolved, halvings)
             shown = Shown(resolved, folder.name, halvings, display.update)
 
             def report(row: dict[str, Any]) -> None:

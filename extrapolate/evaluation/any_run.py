@@ -39,7 +39,7 @@ class AnyRun(Protocol):
         """The extension that belongs to the model and always applies."""
 
     def checkpoints(self, which: str) -> list[Checkpoint]:
-        """The `last` one, or `all` that were kept."""
+        """The `last` one, `all` that were kept, or that of `half` the budget, if it was."""
 
     def build_model(self) -> LanguageModel:
         """The model with arbitrary weights, for anything that does not depend on them."""

@@ -251,7 +251,7 @@ def _training(run: AnyRun, checkpoint: Checkpoint) -> dict[str, Any]:
     if not isinstance(config, TrainedConfig):
         names = (
             "origin", "origin_sha256", "preset", "training_corpus", "training_seconds", "training_taken", "tokens",
-            "seed", "training_precision", "training_version", "training_commit", "training_machine",
+            "annealed", "seed", "training_precision", "training_version", "training_commit", "training_machine",
         )  # fmt: skip
         return dict.fromkeys(names)
     training = config.training
@@ -264,6 +264,7 @@ def _training(run: AnyRun, checkpoint: Checkpoint) -> dict[str, Any]:
         "training_seconds": None if config.origin else run.training_seconds(),
         "training_taken": None if config.origin else run.training_taken(),
         "tokens": checkpoint.tokens,
+        "annealed": checkpoint.annealed,
         "seed": training.seed,
         "training_precision": training.precision,
         "training_version": str(provenance.get("version", "")),

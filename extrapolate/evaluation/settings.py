@@ -64,7 +64,8 @@ class SharedSettings(Lengths):
     """What evaluations on text and on probes share."""
 
     checkpoint: Annotated[
-        Literal["last", "all"], _runs("last: the final weights; all: also those that were kept along the way")
+        Literal["last", "all", "half"],
+        _runs("last: the final weights, and half the budget by fixed-target; all: all that were kept; half: only half"),
     ] = "last"
     precisions: Annotated[
         tuple[str, ...], _machine(f"{', '.join(PRECISIONS)}, or several: fp32,int8", name="--precision")
@@ -179,6 +180,13 @@ class EvaluationSettings(TextSettings):
         ),
     ] = ()
     trials: Annotated[int, _what("windows for each probe, length and depth", name="--probe-trials")] = 64
+
+    def halfway(self) -> Self:
+        """What is evaluated of the model of half the budget, unless all checkpoints are: what a report compares."""
+        from extrapolate.evaluation.protocols.base import isolates
+
+        few = tuple(protocol for protocol in self.protocols if isolates(protocol) and self.checkpoint == "last")
+        return replace(self, checkpoint="half", protocols=few, extend=(), probes=(), keep_losses=False)
 
     def parsed_probes(self) -> "tuple[Probe, ...]":
         """The probes. Raises UserError if one is unknown."""

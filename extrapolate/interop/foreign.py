@@ -151,7 +151,9 @@ class ForeignRun:
         return self.folder.tokenizer
 
     def checkpoints(self, which: str) -> list[Checkpoint]:
-        """The model in its current state, whatever `which` is."""
+        """The model in its current state; that of half a budget is not known."""
+        if which == "half":
+            return []
         known = self.config.foreign
         now = _answers(self.model, self.tokenizer.get_vocab_size())  # it may have changed since
         answers = known.answers if _alike(now, known.answers, self.model.same) else now

@@ -80,10 +80,10 @@ def family(rows: pd.DataFrame, documents: pd.DataFrame, order: Sequence[str], al
     extensions = _of_extensions(rows, documents[documents["factor"] == longest]) if longest > 1 else []
     return Family(
         trained, reference, longest,
-        _at_false_discovery_rate(orders, _tells_order),
-        _at_false_discovery_rate(controls, lambda one: of_control(one, excused) is not None),
+        at_false_discovery_rate(orders, _tells_order),
+        at_false_discovery_rate(controls, lambda one: of_control(one, excused) is not None),
         excused,
-        _at_false_discovery_rate(extensions, _tells_order),
+        at_false_discovery_rate(extensions, _tells_order),
     )  # fmt: skip
 
 
@@ -103,7 +103,7 @@ def _tells_order(one: Comparison) -> bool:
     return one.sure() or one.word == EQUIVALENT
 
 
-def _at_false_discovery_rate(found: Iterable[Comparison], tells: Callable[[Comparison], bool]) -> list[Comparison]:
+def at_false_discovery_rate(found: Iterable[Comparison], tells: Callable[[Comparison], bool]) -> list[Comparison]:
     """The comparisons, with the confidence of all intervals raised to control the false discovery rate.
 
     If k of n comparisons tell something at an error rate of r each, about n r of the k may be due to chance. The rate

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from extrapolate import results
 from extrapolate.errors import UserError
-from extrapolate.evaluation.protocols.base import is_papers
+from extrapolate.evaluation.protocols.base import is_papers, isolates
 from extrapolate.folders import listed
 from extrapolate.names import INSPECTIONS_TABLE, PROBES_TABLE, TASKS_TABLE
 from extrapolate.reports import probes, styles, tables, tasks
@@ -35,13 +35,6 @@ from extrapolate.statistics.documents import as_frame, document_rows
 from extrapolate.statistics.effective import THRESHOLD
 from extrapolate.statistics.seeds import between_tables, incomplete_checkpoints, on_shared_seeds
 from extrapolate.statistics.sums import Setting, settings
-
-ISOLATES = "fixed-target"  # scores the same targets at every length, so only their context differs
-
-
-def isolates(protocol: str) -> bool:
-    """Whether a protocol is ISOLATES, with or without arguments."""
-    return protocol.partition(":")[0] == ISOLATES
 
 
 @dataclass(frozen=True)

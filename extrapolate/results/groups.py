@@ -131,6 +131,10 @@ TRAINING = Group(
     "training", "how the weights were made",
     (
         sometimes("tokens", INT, "tokens", "How many tokens the checkpoint was trained on.", _IMPORTED),
+        sometimes(
+            "annealed", pa.bool_(), "", "Whether the learning rate had fallen to its end: not for `--keep-every`.",
+            f"{_IMPORTED}, or an earlier version evaluated it",
+        ),
         sometimes("seed", INT, "", "The seed of the weights, the data order and dropout.", _IMPORTED),
         sometimes("preset", TEXT, "", "The preset whose sizes the model has.", _IMPORTED),
         sometimes("training_corpus", TEXT, "", "The `corpus_hash` of the text that the run was trained on.", _IMPORTED),

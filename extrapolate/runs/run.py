@@ -183,7 +183,8 @@ class Run:
         return model.eval()
 
     def checkpoints(self, which: str) -> list[Checkpoint]:
-        """The final weights (`last`), or also all that were kept before them (`all`).
+        """The final weights (`last`), or also all that were kept before them (`all`); or, if they were kept, those of
+        half the budget (`half`).
 
         Raises UserError if training is not finished, or weights are damaged.
         """
@@ -193,14 +194,11 @@ class Run:
                 f"{self.path} is not finished: it has no {WEIGHTS}; continue with: extrapolate train --out {self.path} "
                 "--resume"
             )
+        if which == "half":
+            return [self._checked(describe(path)) for path in _kept(self.path, [HALVINGS])[-1:]]
         kept = _kept(self.path) if which == "all" else []
         found = [self._checked(describe(path)) for path in [*kept, self.path / WEIGHTS]]
         return [c for c in found[:-1] if c.step < found[-1].step] + found[-1:]
-
-    def half(self) -> Checkpoint | None:
-        """The model of half the budget, if it was kept."""
-        found = _kept(self.path, [HALVINGS])
-        return self._checked(describe(found[-1])) if found else None
 
     def save_weights(self, model: Model, step: int, tokens: int, *, final: bool, halving: bool = False) -> None:
         """Writes the final weights, an intermediate checkpoint, or a halving, with their hash in the file."""

@@ -177,7 +177,7 @@ def _evaluate(cell: Resolved, path: Path) -> float:
         return 0.0
     store = Store.open(cell.data)
     short = replace(settings, max_targets=caps, checkpoint="last", probes=())
-    planned = Planned(path, cell.config, cell.user_file, cell.own_extension, store, None)
+    planned = Planned(path, cell.config, cell.user_file, cell.own_extension, store, None, False)
     began = time.perf_counter()
     for _ in lengths.evaluate(planned, store, short):
         pass

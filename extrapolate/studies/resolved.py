@@ -33,6 +33,7 @@ from extrapolate.runs.weights import Checkpoint
 from extrapolate.studies.cells import Cell, matches
 from extrapolate.studies.study import Place, Study
 from extrapolate.training.fine_tuning import continued, run_in
+from extrapolate.training.halvings import kept
 
 _FIELD = re.compile(r"(?:model|training)(?:\.|: `)(\w+)")
 
@@ -101,7 +102,15 @@ def resolve_cells(
                 config, user_file, own = _continued(found[cell.continues], cell, request)
         except UserError as error:
             raise UserError(f"{_where(study, cell, str(error))}: cell {cell.name}: {error}") from None
-        planned = Planned(runs / cell.name, config, user_file, own, store, cell.settings.get("keep_every"))
+        planned = Planned(
+            runs / cell.name,
+            config,
+            user_file,
+            own,
+            store,
+            cell.settings.get("keep_every"),
+            kept(config, cell.settings.get("halvings")),
+        )
         try:
             settings, left_out = _evaluated(planned, store, study, cell)
         except UserError as error:
@@ -109,7 +118,8 @@ def resolve_cells(
         model = planned.build_model()
         applied = extensions_to_evaluate(planned, model, settings.extend)
         labels = {name: label_of(config, model, one.joined(), one.taken_off) for name, one in applied.items()}
-        inputs = lengths.expected_inputs(planned, store, settings) + probes.expected_inputs(planned, store, settings)
+        inputs = sum(lengths.expected_inputs(planned, store, asked) for asked in (settings, settings.halfway()))
+        inputs += probes.expected_inputs(planned, store, settings)
         found[cell.name] = Resolved(
             cell, runs / cell.name, request, config, user_file, store.path, own, settings, left_out,
             labels, model.parameter_count(), inputs,
@@ -178,6 +188,7 @@ class Planned:
     own_extension: Recipe | None
     store: Store
     keep_every: int | None
+    halvings: bool
     provenance: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -195,8 +206,10 @@ class Planned:
         return Model(self.config.model, name, encoding.arguments, self.config.seq_len)
 
     def checkpoints(self, which: str) -> list[Checkpoint]:
-        if which not in ("last", "all"):
-            raise UserError(f"`checkpoint` is last or all, not {which}")
+        if which not in ("last", "all", "half"):
+            raise UserError(f"`checkpoint` is last, all or half, not {which}")
+        if which == "half":
+            return [Checkpoint(self.path, 0, 0, "")] if self.halvings else []
         kept = 0 if self.keep_every is None or which == "last" else (self.config.training.tokens - 1) // self.keep_every
         return [Checkpoint(self.path, 0, 0, "")] * (1 + kept)
 

@@ -7,12 +7,14 @@ to its end. Its weights are kept, and the training continues from where the bran
 
 from dataclasses import dataclass
 
+from extrapolate.model.size import parameter_count
+from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.training_config import TrainingConfig
 
 HALVINGS = 2  # a half and a quarter of the budget
 DECAY = 0.2  # the share of a smaller budget over which its learning rate falls
 FEWEST_STEPS = 50  # of the smallest budget: a shorter training shows nothing
-MOST_PARAMETERS = 50_000_000  # of models whose halvings are kept by default
+MOST_PARAMETERS = 50_000_000  # of models whose halvings are kept by default: they cost 15 % of the training
 
 
 @dataclass(frozen=True)
@@ -29,9 +31,14 @@ def branches(steps: int) -> list[Branch]:
     return [Branch(end - round(DECAY * end), end) for end in ends] if ends[0] >= FEWEST_STEPS else []
 
 
-def usual(parameters: int) -> bool:
-    """Whether halvings are kept if the user does not say: they cost 15 % of the training."""
-    return parameters < MOST_PARAMETERS
+def kept(config: TrainedConfig, wanted: bool | None) -> bool:
+    """Whether a training keeps its halvings. By default, small models that start from fresh weights do.
+
+    wanted: what the user says, if anything.
+    """
+    if wanted is None:
+        wanted = config.origin is None and parameter_count(config.model) < MOST_PARAMETERS
+    return wanted and bool(branches(config.training.steps))
 
 
 def trained_tokens(training: TrainingConfig, halvings: bool) -> int:

@@ -72,7 +72,7 @@ def test_a_halving_is_a_training_whose_rate_falls_early(
     """Compared with a training that follows the rates of the branch from its beginning, and is stopped at its end."""
     assert [kept[:2] for kept in halvings_in(whole)] == [(50, 50 * STEP), (100, 100 * STEP)]
     assert [one.annealed for one in whole.checkpoints("all")] == [True] * 3
-    assert whole.half() == whole.checkpoints("all")[1]
+    assert whole.checkpoints("half") == whole.checkpoints("all")[1:2]
     for branch, (_, _, sha256) in zip((QUARTER, HALF), halvings_in(whole), strict=True):
 
         def rate(training, step: int, _=None, branch: Branch = branch) -> float:

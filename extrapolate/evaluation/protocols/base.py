@@ -51,6 +51,7 @@ class Windows:
         return np.stack([np.broadcast_to(self.document_W[:, None], place_WS.shape), place_WS], axis=-1)
 
 
+ISOLATES = "fixed-target"  # scores the same targets at every length, so that only their context differs
 CONTROL: Final = "control"
 # Names some windows: those of an evaluation length with the plan of a length, both in tokens, or the control's.
 Key = tuple[int, int] | Literal["control"]
@@ -171,6 +172,11 @@ def with_arguments(texts: Sequence[str], stride: int | None = None, bos: bool = 
 def is_papers(text: str) -> bool:
     """Whether a table's protocol is the one of published tables, without arguments."""
     return text in protocols.names() and protocols[text].paper
+
+
+def isolates(text: str) -> bool:
+    """Whether a table's protocol is ISOLATES, with or without arguments."""
+    return text.partition(":")[0] == ISOLATES
 
 
 def known_by(text: str) -> type[Protocol]:

@@ -4,11 +4,13 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from extrapolate.evaluation.protocols.base import ISOLATES, isolates
 from extrapolate.reports.family import HOLDS, Family, about_these_runs, family, of_control, simultaneous
-from extrapolate.reports.material import ISOLATES, Material, isolates
+from extrapolate.reports.material import Material
 from extrapolate.reports.page import Details, Quotable, Text
 from extrapolate.reports.questions import QUESTIONS, answers
 from extrapolate.reports.sections.base import Part, Section, sections
+from extrapolate.reports.sections.doubling import doublings, still_moving
 from extrapolate.reports.sections.learning_rates import at_edge
 from extrapolate.results import verdicts
 from extrapolate.results.described import Described
@@ -39,7 +41,7 @@ class TheAnswer(Section):
     @staticmethod
     def part(material: Material, subject: str) -> Part:
         found = answer(material)
-        said = [*found.asked, *filter(None, [found.text, at_edge(material)])]
+        said = [*filter(None, [found.moving]), *found.asked, *filter(None, [found.text, at_edge(material)])]
         how = Details([Text(explained(found))], "How sure is this?")
         return Part([*(Quotable(text, strong=True) for text in said), how])
 
@@ -48,12 +50,13 @@ class TheAnswer(Section):
 class Answer:
     """What can be said about a protocol's models, and the comparisons behind it.
 
-    asked: the answers to the study's questions. resampled: what the intervals are over, in words. of_runs: whether some
-    models have too few seeds for the answer to be about more than these runs. freedom: the degrees of freedom left for
-    each number of seeds.
+    moving: says that it may be another after more training, if it may. asked: the answers to the study's questions.
+    resampled: what the intervals are over, in words. of_runs: whether some models have too few seeds for the answer to
+    be about more than these runs. freedom: the degrees of freedom left for each number of seeds.
     """
 
     text: str
+    moving: str
     protocol: str
     family: Family
     resampled: str
@@ -89,7 +92,8 @@ def answer(material: Material) -> Answer:
             text = text[0].lower() + text[1:]
         text = f"In {'this run' if rows['run'].nunique() == 1 else 'these runs'}, {text}"
     freedom = sorted({len(one.by_seed) - 1 for one in made if not about_these_runs(one) and one.by_seed})
-    return Answer(text, protocol, found, resampled(made), of_runs, freedom, answers(material, protocol))
+    moving = still_moving(doublings(material, protocol, found)) if isolates(protocol) else ""
+    return Answer(text, moving, protocol, found, resampled(made), of_runs, freedom, answers(material, protocol))
 
 
 def _lowest(found: Iterable[Comparison]) -> list[Comparison]:

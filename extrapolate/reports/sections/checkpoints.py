@@ -82,10 +82,10 @@ class Checkpoints(Section):
 
 
 def _have_means(rows: pd.DataFrame) -> bool:
-    """Whether some model has means over its seeds at several checkpoints."""
+    """Whether some model has means over its seeds at three checkpoints: two of them are no curve."""
     known = rows[rows["tokens"].notna()]
     return any(
-        sum(not seeds.lacks_runs(mine, own) for _, mine in own.groupby("step")) > 1 for _, own in known.groupby("model")
+        sum(not seeds.lacks_runs(mine, own) for _, mine in own.groupby("step")) > 2 for _, own in known.groupby("model")
     )
 
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pandas as pd
 
-from extrapolate.reports.material import Material, isolates
+from extrapolate.evaluation.protocols.base import isolates
+from extrapolate.reports.material import Material
 from extrapolate.reports.page import Beside, Block, Cell, Details, Grid, Switch, Text
 from extrapolate.reports.sections.base import Part, Section, sections, suffix
 from extrapolate.reports.sections.losses import about_seeds, chart
