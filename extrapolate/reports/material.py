@@ -85,6 +85,11 @@ class Material:
         """The rows of `documents` of one protocol."""
         return self.documents[self.documents["protocol"] == protocol]
 
+    def all_checkpoints(self, protocol: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """The rows of `along` and of `documents_along` of one protocol."""
+        documents = self.documents_along
+        return self.along[protocol], documents[documents["protocol"] == protocol]
+
     def against(self, protocol: str, other: str) -> list[Comparison]:
         """Each model compared with its control or with the optimum (CONTROL, OPTIMUM), after Holm's correction."""
         mine = [one for one in self.compared if (one.protocol, one.other) == (protocol, other)]

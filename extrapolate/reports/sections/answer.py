@@ -92,7 +92,8 @@ def answer(material: Material) -> Answer:
             text = text[0].lower() + text[1:]
         text = f"In {'this run' if rows['run'].nunique() == 1 else 'these runs'}, {text}"
     freedom = sorted({len(one.by_seed) - 1 for one in made if not about_these_runs(one) and one.by_seed})
-    moving = still_moving(doublings(material, protocol, found)) if isolates(protocol) else ""
+    along = isolates(protocol) and protocol in material.along
+    moving = still_moving(doublings(*material.all_checkpoints(protocol), found)) if along else ""
     return Answer(text, moving, protocol, found, resampled(made), of_runs, freedom, answers(material, protocol))
 
 

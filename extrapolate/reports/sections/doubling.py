@@ -84,7 +84,7 @@ class LastDoubling(Section):
     def part(material: Material, subject: str) -> Part:
         documents, order = material.of_documents(subject), material.models(subject)
         compared = family(material.rows[subject], documents, order, isolates(subject))
-        found = doublings(material, subject, compared)
+        found = doublings(*material.all_checkpoints(subject), compared)
         told = EXPLAINED.format(
             longest=compared.longest, matters=MATTERS, resampled=resampled([one.change for one in found])
         )
@@ -92,13 +92,14 @@ class LastDoubling(Section):
         return Part(blocks, {f"doublings{suffix(subject)}.parquet": parquet(pd.DataFrame([row(one) for one in found]))})
 
 
-def doublings(material: Material, protocol: str, compared: Family) -> list[Doubling]:
-    """The comparisons with the first model and with the control of which both sides have a model of half the budget."""
-    if protocol not in material.along:
-        return []
-    steps, documents = doubled(material.along[protocol]), material.documents_along
-    here = documents[(documents["protocol"] == protocol) & (documents["factor"] == compared.longest)]
-    changed = changes(steps, here[here["model"].isin(compared.trained)])
+def doublings(rows: pd.DataFrame, documents: pd.DataFrame, compared: Family) -> list[Doubling]:
+    """The comparisons with the first model and with the control of which both sides have a model of half the budget.
+
+    rows, documents: of losses and by document, of all checkpoints and one protocol.
+    """
+    steps = doubled(rows)
+    here = documents[(documents["factor"] == compared.longest) & documents["model"].isin(compared.trained)]
+    changed = changes(steps, here)
     if changed.empty:
         return []
     made = [
