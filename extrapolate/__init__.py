@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from extrapolate.api.evaluate import inspect as inspect
     from extrapolate.api.plot_encodings import plot_encodings as plot_encodings
     from extrapolate.api.rows import compare as compare
-    from extrapolate.api.rows import merge as merge
     from extrapolate.api.rows import report as report
     from extrapolate.api.run import attention as attention
     from extrapolate.api.run import export as export
@@ -44,7 +43,7 @@ _PUBLIC = {
     "attention": "api.run", "check": "api.check", "compare": "api.rows", "doctor": "api.check",
     "estimate_sweep": "studies.sweep", "evaluate": "api.evaluate", "evaluate_probes": "api.evaluate",
     "evaluate_tasks": "api.evaluate", "export": "api.run", "foreign": "interop.foreign",
-    "generate": "api.run", "inspect": "api.evaluate", "load": "api.run", "merge": "api.rows",
+    "generate": "api.run", "inspect": "api.evaluate", "load": "api.run",
     "plot_encodings": "api.plot_encodings", "report": "api.rows", "status": "studies.status",
     "sweep": "studies.sweep", "tokenize": "api.tokenize", "train": "api.train",
 }  # fmt: skip

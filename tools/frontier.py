@@ -15,7 +15,9 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 from frontier_tables import (
     BESIDE,
@@ -38,9 +40,13 @@ from frontier_tables import (
 from studies import RESULTS, below, chapters
 
 import extrapolate as xt
-from extrapolate import files
+from extrapolate import files, results
+from extrapolate.names import DOCUMENTS_TABLE, PROBES_TABLE, TEXT_TABLE
+from extrapolate.reports.gather import gather
 from extrapolate.reports.page import Table
-from extrapolate.reports.sections.learning_rates import FILE
+from extrapolate.reports.sections.learning_rates import FILE, tables_of
+from extrapolate.statistics.documents import as_frame
+from extrapolate.statistics.sums import clusters_of
 
 KEPT, PICTURE, README_PICTURE = KINDS["models"], "studies/frontier.png", "studies/frontier-ten.png"
 NOTES = Path(__file__).parent / "frontier.md"
@@ -95,9 +101,7 @@ def main(kind: str = "models", *runs: str) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         work, kept = Path(temporary), KINDS[kind]
         if new := unknown(kept, map(Path, runs)):
-            xt.merge([*([kept] if kept.exists() else []), *new], work / "merged", totals=True)
-            shutil.rmtree(kept, ignore_errors=True)
-            shutil.copytree(work / "merged", kept)
+            keep(kept, new)
         answer = xt.report(KEPT, work / "report", leaderboard=True).answer
         xt.report(few(work / "few"), work / "report-few")
         for name, picture in (("report", PICTURE), ("report-few", README_PICTURE)):
@@ -121,6 +125,39 @@ def unknown(kept: Path, runs: Iterable[Path]) -> list[Path]:
     known = settings(kept) if kept.exists() else set()
     found = [path.parent for folder in runs for path in sorted(folder.rglob("evals.parquet"))]
     return [run for run in found if settings(run) - known]
+
+
+def keep(kept: Path, runs: Sequence[Path]) -> None:
+    """Adds the rows of runs to those that are kept."""
+    found = gather([*([kept] if kept.exists() else []), *runs])
+    rates = tables_of(found, set(found.runs))
+    with files.new_folder(kept, check=lambda folder: None) as folder:
+        for file in (TEXT_TABLE, PROBES_TABLE):
+            if new := found.rows(file):
+                results.write(folder / file, new, results.KEPT[file])
+        documents = without_positions(found.documents())
+        results.write_columns(folder / DOCUMENTS_TABLE, documents, results.EVAL_DOCUMENTS)
+        if rates:
+            results.write_frame(folder / FILE, pd.concat(rates, ignore_index=True))
+
+
+def without_positions(documents: pa.Table) -> pa.Table:
+    """Sums each document's losses over the positions in its windows, which makes the file about a tenth of the size.
+
+    Stretches stay separate if they are resampled.
+    """
+    rows = as_frame(documents)
+    weights = {
+        name: "n_key" if name.startswith("key_") else "n_targets" for name in map(str, rows) if name.endswith("loss")
+    }
+    stretches = "block" in clusters_of(rows)[1]
+    by = [*results.EVALS.key, "targets_hash", "model", "length", "document", *(["block"] if stretches else [])]
+    numbers = rows[["n_targets", "n_bytes", "n_key"]].astype(float)
+    sums = numbers.assign(**{name: rows[name].astype(float) * numbers[weight] for name, weight in weights.items()})
+    total = sums.groupby([rows[name] for name in by], observed=True, dropna=False).sum(min_count=1).reset_index()
+    total = total.assign(**{name: total[name] / total[weight].replace(0, np.nan) for name, weight in weights.items()})
+    total = total.assign(position=0, bucket=total["length"], **({} if stretches else {"block": 0}))
+    return pa.Table.from_pandas(total[list(rows)], preserve_index=False)
 
 
 def few(folder: Path) -> Path:

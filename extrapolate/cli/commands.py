@@ -65,7 +65,7 @@ def _program(
 
 for _command in (
     train.tokenize, train.train, evaluate.eval_lengths, evaluate.eval_tasks, evaluate.inspect, rows.report,
-    sweep.sweep, sweep.status, rows.merge, rows.compare, train.export, bench.bench, check.check, check.doctor,
+    sweep.sweep, sweep.status, rows.compare, train.export, bench.bench, check.check, check.doctor,
     catalogue.encodings, catalogue.extensions, catalogue.columns,
 ):  # fmt: skip
     app.command(_command.__name__.replace("_", "-"), cls=_Command)(_command)

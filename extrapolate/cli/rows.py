@@ -1,4 +1,4 @@
-"""extrapolate report, extrapolate compare and extrapolate merge"""
+"""extrapolate report and extrapolate compare"""
 
 import sys
 from collections.abc import Sequence
@@ -107,21 +107,3 @@ def _many(found: "Sequence[Comparison]", correct: str, confidence: float) -> str
         f"Verdicts are corrected for the number of comparisons, {count} (Holm): of {1 / (1 - confidence):.0f} such "
         "tables, about one at most has a better or a worse model by chance. Intervals are not corrected."
     )
-
-
-@command_of(calls.merge, panels=(calls.PANEL,))
-def merge(
-    runs: Annotated[list[Path], typer.Argument(help="evaluated runs, reports, or folders of them")],
-    out: Annotated[Path, typer.Option(help="the new folder to write")],
-    **given: Any,
-) -> None:
-    """Put rows of several people into one folder.
-
-    Report and compare read it. Rows that cannot be compared are refused.
-    """
-    from extrapolate.cli.render import print_table
-
-    made = calls.merge(runs, out, **given, progress=CommandLine())
-    shown = made.runs[["run", "model", "seed", "source", "commit", "machine"]].astype(str)
-    print_table(shown.assign(evaluated=made.runs["evaluated_at"].dt.strftime("%Y-%m-%d")), "runs that were merged")
-    say(f"wrote {out}/: {', '.join(made.files)}; make a report with: extrapolate report {out}")

@@ -229,13 +229,13 @@ def table_in(folder: Path, file: str) -> Path | None:
     return next((folder / name for name in names if (folder / name).exists()), None)
 
 
-def gather(paths: Sequence[Path], reports: bool = False) -> Evaluated:
+def gather(paths: Sequence[Path]) -> Evaluated:
     """The evaluated runs at and below some folders, each once.
 
     A run is identified by its training settings and its weights (`results.identity`), even if its folder was renamed.
     Its name is that of its folder, or the one that copied rows give it, with as much of the path as distinguishes it
-    from the others. Left out are runs that are not evaluated or have no result of their last weights, and, unless
-    `reports` is set, the tables that an earlier report copied. Raises UserError if a path is no folder, holds no
+    from the others. Left out are runs that are not evaluated or have no result of their last weights, and the
+    tables that a report in a folder below copied. Raises UserError if a path is no folder, holds no
     evaluated run, or has rows of several trainings under one name.
     """
     found: dict[Path, None] = {}
@@ -255,7 +255,7 @@ def gather(paths: Sequence[Path], reports: bool = False) -> Evaluated:
         for folder in folders:
             if all(table_in(folder, name) is None for name in results.KEPT):
                 unevaluated += [folder] if (folder / RUN_FILE).exists() else []
-            elif folder != path and (folder / PAGE).exists() and not reports:
+            elif folder != path and (folder / PAGE).exists():
                 copies.append(folder)
             else:
                 inside.append(folder)

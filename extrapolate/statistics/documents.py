@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow as pa
 
 from extrapolate.errors import UserError
-from extrapolate.statistics.sums import LOSSES, SETTING, clusters_of
+from extrapolate.statistics.sums import LOSSES, SETTING
 
 TOLERANCE = 1e-6  # for rounding, when documents' losses are compared with their mean
 _KEYS = ["run", "extension", "step", "precision", "split", *SETTING]
@@ -91,26 +91,6 @@ def belonging(documents: pa.Table, rows: Iterable[Mapping[str, Any]], key: Seque
     groups = {tuple(values): number for *values, number in keys.itertuples(index=False, name=None)}
     wanted = {tuple(row[name] for name in key) for row in rows}
     return documents.filter(pa.array(group.isin([groups[values] for values in wanted & groups.keys()])))
-
-
-def without_positions(documents: pa.Table) -> pa.Table:
-    """Sums each document's losses over the positions in its windows; see `has_positions`.
-
-    Stretches stay separate if they are resampled.
-    """
-    rows = as_frame(documents)
-    counts = ["n_targets", "n_bytes", "n_key"]
-    weights = {
-        name: "n_key" if name.startswith("key_") else "n_targets" for name in map(str, rows) if name.endswith("loss")
-    }
-    apart = ["document", "block"] if "block" in clusters_of(rows)[1] else ["document"]
-    by = [name for name in [*_KEYS, "model", "length"] if name not in apart] + apart
-    numbers = rows[counts].astype(float)
-    sums = numbers.assign(**{name: rows[name].astype(float) * numbers[weight] for name, weight in weights.items()})
-    total = sums.groupby([rows[name] for name in by], observed=True, dropna=False).sum(min_count=1).reset_index()
-    total = total.assign(**{name: total[name] / total[weight].replace(0, np.nan) for name, weight in weights.items()})
-    total = total.assign(position=0, bucket=total["length"], **({} if "block" in apart else {"block": 0}))
-    return pa.Table.from_pandas(total[list(rows)], preserve_index=False)
 
 
 def has_positions(documents: pd.DataFrame, seq_len: int) -> bool:

@@ -35,7 +35,7 @@ def test_the_list_of_encodings_waits_for_neither_torchs_compiler_nor_pandas(proc
 
 
 def test_what_reads_tables_alone_does_not_import_torch(process, evaluated):
-    for command in (["report", evaluated], ["compare", evaluated], ["merge", evaluated, "--out", "merged"]):
+    for command in (["report", evaluated], ["compare", evaluated]):
         ended = process(*command, program=[sys.executable, "-c", SPY]).succeeded()
         imported = set(ended.out.partition("IMPORTED")[2].split())
         assert "pandas" in imported

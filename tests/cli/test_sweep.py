@@ -132,9 +132,8 @@ def test_a_report_shows_no_choice_of_rates_for_weights_that_were_not_chosen(
     assert "The learning rate is the highest that was tried" in (tmp_path / "before/report.md").read_text()
     quietly("report", other, "--out", tmp_path / "others")
     assert not (tmp_path / "others/learning_rates.parquet").exists(), "of a model that is not in the report"
-    quietly("merge", out, "--out", tmp_path / "merged")
-    quietly("report", tmp_path / "merged", "--out", tmp_path / "of-merged")
-    assert "The learning rate is the highest that was tried" in (tmp_path / "of-merged/report.md").read_text()
+    quietly("report", tmp_path / "before", "--out", tmp_path / "of-report")
+    assert "The learning rate is the highest that was tried" in (tmp_path / "of-report/report.md").read_text()
     rates = pd.read_parquet(out / "learning_rates.parquet")
     copy = rates.assign(Taken=["yes", ""], Weights=rates["Weights"][::-1].tolist())
     (tmp_path / "more").mkdir()

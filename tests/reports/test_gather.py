@@ -24,6 +24,11 @@ def called(name, **changes):
     return lambda row: row | {"run": name} | changes if row["extension"] == "as-trained" else None
 
 
+def seeded(seed, **changes):
+    """What makes another run of the rows that are kept: with its own seed and weights."""
+    return lambda row: row | {"seed": seed, "weights_sha256": f"weights of {seed}"} | changes
+
+
 def own(folder):
     """Makes the folder that of the run itself."""
     (folder / "config.json").write_text("{}")
@@ -45,7 +50,7 @@ def add_probes(folder, **changes):
 
 
 def runs_of(*paths):
-    return list(gather(paths, reports=True).runs)
+    return list(gather(paths).runs)
 
 
 @pytest.fixture
@@ -65,8 +70,7 @@ def test_runs_that_had_one_name_are_both_shown(renamed, tmp_path):
     assert rows.groupby("run")["model"].unique().map(list).to_dict() == {"exp": ["NoPE"], "exp-rope": ["RoPE"]}
     pairs = xt.compare(renamed)
     assert {*zip(pairs["model"], pairs["other"], strict=True)} >= {("NoPE", "RoPE")}
-    xt.merge(renamed, tmp_path / "merged")
-    assert runs_of(tmp_path / "merged") == ["exp", "exp-rope"]
+    assert runs_of(tmp_path / "report") == ["exp", "exp-rope"]
 
 
 def test_runs_of_one_name_in_two_reports_are_told_apart(write_run, tmp_path):
@@ -75,7 +79,7 @@ def test_runs_of_one_name_in_two_reports_are_told_apart(write_run, tmp_path):
     found = gather([tmp_path / "alice", tmp_path / "bob"])
     assert list(found.runs) == ["alice/exp", "bob/exp"]
     assert {row["run"]: row["model"] for row in found.evals()} == {"alice/exp": "RoPE", "bob/exp": "NoPE"}
-    xt.merge([tmp_path / "alice", tmp_path / "bob"], tmp_path / "all")
+    xt.report([tmp_path / "alice", tmp_path / "bob"], tmp_path / "all")
     assert runs_of(tmp_path / "all", tmp_path / "bob") == ["alice/exp", "bob/exp"]  # again, beside one of them
 
 
@@ -98,11 +102,65 @@ def test_the_same_run_in_several_places_is_taken_once(write_run, tmp_path):
     assert twice.left_out[-1].startswith(f"taken once, for they hold the run {tmp_path}/ck/again too: ")
 
 
+def test_rows_of_one_run_in_two_folders_join_unless_they_differ(write_run, tmp_path):
+    for factor in (1, 2):
+        write_run(tmp_path / f"at-{factor}/rope", lambda row, at=factor: row if row["factor"] == at else None)
+    found = gather([tmp_path / "at-1", tmp_path / "at-2"])
+    assert list(found.runs) == ["rope"]
+    assert {row["factor"] for row in found.evals()} == {1, 2}
+    write_run(tmp_path / "b/rope", lambda row: row | {"loss": row["loss"] + 1e-9})
+    with pytest.raises(UserError, match=r"at-1/rope and b/rope differ in evals.parquet for the same weights, rope: "):
+        xt.report([tmp_path / "at-1", tmp_path / "b"])
+
+
+def write_more(folder, score=0.25, **changes):
+    """Beside the losses of a run: what it scored on a benchmark, and what an inspection found."""
+    losses = results.read(folder / TEXT_TABLE, results.EVALS)[:1]
+    of_task = {"task": "arc_easy", "metric": "acc", "filter": "none", "shots": 0, "value": score, "stderr": 0.1}
+    of_task |= {"n_questions": 8, "n_cut": 0, "lm_eval_version": "0.4.13", "targets_hash": "questions"}
+    looked_at = {"measurement": "truncation", "quantity": "loss", "value": 4.25, "n_windows": 2} | changes
+    for file, own in ((TASKS_TABLE, of_task), (INSPECTIONS_TABLE, looked_at)):
+        names = [column.name for column in results.KEPT[file].columns]
+        rows = [{name: (row | own).get(name) for name in names} for row in losses]
+        results.write(folder / file, rows, results.KEPT[file])
+    return folder
+
+
+def test_runs_and_reports_of_several_people_are_read_together(write_run, tmp_path):
+    alice = write_more(write_run(tmp_path / "alice/rope", seeded(0)))
+    add_probes(alice, seed=0, weights_sha256="weights of 0")
+    xt.report(write_more(write_run(tmp_path / "runs/bob/rope", seeded(1)), 0.75), tmp_path / "bob")
+    xt.report([alice, tmp_path / "bob"], tmp_path / "both")
+    page = (tmp_path / "both/report.md").read_text()
+    assert "| RoPE | 16 | 0.500 ± 0.100 |" in page, "the mean over seeds"
+    assert "needle" in page
+    for name in ("alice/rope", "bob/rope"):
+        assert f"## How RoPE ({name}) uses position" in page
+    assert set(xt.compare([alice, tmp_path / "bob"], extensions=True)["n_seeds"]) == {2}
+
+
+def test_scores_and_inspections_that_are_not_shown_are_said(write_run, tmp_path):
+    """A seed that another model lacks has no losses in a report, and then no scores either."""
+    alibi = {"model": "ALiBi", "encoding": "alibi", "display": "ALiBi", "config_hash": "alibi"}
+    for name, row in (("rope-s0", seeded(0)), ("rope-s1", seeded(1)), ("alibi-s0", seeded(0, **alibi))):
+        write_more(write_run(tmp_path / "runs" / name, row))
+    xt.report(tmp_path / "runs", tmp_path / "report")
+    assert set(pd.read_parquet(tmp_path / "report" / TASKS_TABLE)["run"]) == {"alibi-s0/rope", "rope-s0/rope"}
+    page = (tmp_path / "report/report.md").read_text().lower()
+    for what in ("benchmarks", "inspection"):
+        assert f"{what}: left out runs whose losses are not shown: rope-s1/rope" in page
+    for other in ({"corpus_hash": "another"}, {"split": "validation"}):
+        write_more(tmp_path / "runs/rope-s0", **other)
+        xt.report(tmp_path / "runs", tmp_path / "other")
+        page = (tmp_path / "other/report.md").read_text().lower()
+        assert "inspection: left out what was found on another text or split than the losses': rope-s0/rope" in page
+        assert set(pd.read_parquet(tmp_path / "other" / INSPECTIONS_TABLE)["run"]) == {"alibi-s0/rope"}
+
+
 def test_tables_in_a_folder_hide_no_run_below_it(write_run, tmp_path):
     own(write_run(tmp_path / "team/third", called("third", **NOPE)))
     own(write_run(tmp_path / "ck/exp", called("exp", weights_sha256="first")))
-    xt.merge(tmp_path / "ck", tmp_path / "merged")
-    for file in (tmp_path / "merged").iterdir():
+    for file in (tmp_path / "ck/exp").glob("*.parquet"):
         shutil.copy(file, tmp_path / "team")
     assert sorted(gather([tmp_path / "team"]).runs) == ["exp", "third"]
 
@@ -150,8 +208,6 @@ def test_rows_of_two_trainings_of_one_folder_are_refused(write_run, tmp_path, ch
         with pytest.raises(UserError, match=f"ck/exp holds results of several trainings.*{words}"):
             read(tmp_path / "ck")
     with pytest.raises(UserError, match="several trainings"):
-        xt.merge(tmp_path / "ck", tmp_path / "all")
-    with pytest.raises(UserError, match="several trainings"):
         xt.report(write_run(tmp_path / "other/exp", called("exp")), tmp_path / "report", check=folder / TEXT_TABLE)
     assert not (tmp_path / "report").exists()
 
@@ -188,10 +244,9 @@ def test_each_protocol_may_not_show_another_run_as_the_model(write_run, tmp_path
     one, other = called("rope"), called("again", weights_sha256="of another machine", **again)
     own(write_run(tmp_path / "ck/rope", lambda row: one(row) if row["protocol"] == "windows" else None))
     own(write_run(tmp_path / "ck/again", lambda row: other(row) if row["protocol"] != "windows" else None))
-    for read in (xt.report, xt.compare, lambda runs: xt.merge(runs, out=tmp_path / "merged")):
+    for read in (xt.report, xt.compare):
         with pytest.raises(UserError, match=r"again, rope are (all RoPE but differ in|one model with one seed)"):
             read(tmp_path / "ck")
-    assert not (tmp_path / "merged").exists()
 
 
 def test_runs_without_a_row_that_was_asked_for_are_named(write_run, tmp_path):
@@ -201,7 +256,6 @@ def test_runs_without_a_row_that_was_asked_for_are_named(write_run, tmp_path):
     said = []
     progress = Mock(say=said.append)
     assert left_out.format("losses or probes") in xt.report(tmp_path / "ck", tmp_path / "r", precision="fp32").warnings
-    assert left_out.format("row") in xt.merge(tmp_path / "ck", out=tmp_path / "merged", precision="fp32").warnings
     xt.compare(tmp_path / "ck", precision="fp32", progress=progress)
     assert left_out.format("losses on text") in said
 

@@ -85,7 +85,7 @@ def at_edge(material: Material) -> str:
 
 
 def tables_of(evaluated: Evaluated, runs: Collection[str]) -> list[pd.DataFrame]:
-    """The tables of the studies of these runs, and of merged rows, restricted to models with chosen weights among them.
+    """The tables of the studies of these runs, and of kept rows, restricted to models with chosen weights among them.
 
     Models with the same name in several studies are prefixed with the study's name. Weights are compared because other
     runs may have been trained in a study's folder since.
