@@ -12,6 +12,7 @@ import re
 import shutil
 import sys
 import tempfile
+import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -33,11 +34,12 @@ from frontier_tables import (
     learning_rates,
     needles,
     other_books,
+    ranked,
     rows,
     table,
     trained_otherwise,
 )
-from studies import RESULTS, below, chapters
+from studies import RESULTS
 
 import extrapolate as xt
 from extrapolate import files, results
@@ -45,6 +47,7 @@ from extrapolate.names import DOCUMENTS_TABLE, PROBES_TABLE, TEXT_TABLE
 from extrapolate.reports.gather import gather
 from extrapolate.reports.page import Table
 from extrapolate.reports.sections.learning_rates import FILE, tables_of
+from extrapolate.reports.sections.overview import RANK
 from extrapolate.statistics.documents import as_frame
 from extrapolate.statistics.sums import clusters_of
 
@@ -70,7 +73,7 @@ makes the report; the third trains all {runs} runs again, which takes about five
 
 ```sh
 extrapolate sweep examples/studies/frontier.toml --pe my_file.py:MyEncoding
-extrapolate report docs/results/frontier sweeps/frontier-my_file-MyEncoding --leaderboard --out report
+extrapolate report docs/results/frontier sweeps/frontier-my_file-MyEncoding --out report
 extrapolate sweep examples/studies/frontier.toml
 ```
 """
@@ -86,9 +89,9 @@ such tokens at {longest}x, minus that at 1x, with its 95 % interval: below 0, th
 tokens before the question, {needles} per model and seed. Guessing finds 0.06. Parentheses hold the shares of the seeds
 with the fewest and the most.
 """
-RANKS = """\
-`ev` is the evaluation length divided by L. A bracket is stricter than the bold sentences at the top of the page: it
-holds for all comparisons of its model at once.
+RANKS = f"""\
+Models are ranked by their mean loss at each length; 1 is the lowest. {RANK} A bracket is stricter than the bold \
+sentences at the top of the page: it holds for all comparisons of its model at once.
 """
 PICTURED = """\
 Lines are means over seeds, and the thin coloured ones are single seeds. Named are the models with the lowest losses at
@@ -102,14 +105,12 @@ def main(kind: str = "models", *runs: str) -> None:
         work, kept = Path(temporary), KINDS[kind]
         if new := unknown(kept, map(Path, runs)):
             keep(kept, new)
-        answer = xt.report(KEPT, work / "report", leaderboard=True).answer
+        answer = xt.report(KEPT, work / "report").answer
         xt.report(few(work / "few"), work / "report-few")
         for name, picture in (("report", PICTURE), ("report-few", README_PICTURE)):
             shutil.copyfile(work / name / f"loss_by_ev.{PROTOCOL}.png", RESULTS / picture)
-        report = (work / "report" / "report.md").read_text(encoding="utf-8")
-    notes = NOTES.read_text(encoding="utf-8").strip()
-    ranked, more = ranks(chapters(report)["Leaderboard"]), beside(rows(KEPT).losses)
-    files.write_text(RESULTS / "frontier.md", page(rows(KEPT), answer, notes, more, ranked))
+    notes, more = NOTES.read_text(encoding="utf-8").strip(), beside(rows(KEPT).losses)
+    files.write_text(RESULTS / "frontier.md", page(rows(KEPT), answer, notes, more))
     readme = README.read_text(encoding="utf-8")
     new = Table(in_readme(table(rows(KEPT)))).markdown().strip() + "\n\n"
     files.write_text(README, FIRST_TABLE.sub(lambda _: new, readme, count=1))
@@ -168,8 +169,8 @@ def few(folder: Path) -> Path:
     return folder
 
 
-def page(kept: Rows, answer: str, notes: str, more: Sequence[str], ranked: str) -> str:
-    """The page, from the kept rows, the report's answer, the text written by hand, other parts, and the ranks."""
+def page(kept: Rows, answer: str, notes: str, more: Sequence[str]) -> str:
+    """The page, from the kept rows, the report's answer, the text written by hand, and other parts."""
     parts = [
         beginning(kept.losses),
         f"**{answer}**",
@@ -180,9 +181,6 @@ def page(kept: Rows, answer: str, notes: str, more: Sequence[str], ranked: str) 
         f"![Loss against length]({PICTURE})",
         PICTURED,
         *more,
-        "## Ranks",
-        RANKS,
-        ranked,
     ]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
@@ -215,12 +213,6 @@ def explained(kept: Rows) -> str:
     return TABLE.format(longest=LONGEST, needles=asked, key=key)
 
 
-def ranks(leaderboard: str) -> str:
-    """The part of a report's leaderboard for the page's protocol."""
-    parts = re.split(r"^## .*, protocol (.*)\n", leaderboard, flags=re.MULTILINE)
-    return below(dict(zip(parts[1::2], parts[2::2], strict=True))[PROTOCOL])
-
-
 def linked(kept: Rows) -> str:
     """The table in Markdown, with each model's name leading to its encoding in the catalogue."""
     found = Table(table(kept)).markdown()
@@ -230,7 +222,7 @@ def linked(kept: Rows) -> str:
 
 
 def beside(losses: pd.DataFrame) -> list[str]:
-    """The parts of the page about differences, and about the same models with extensions and on other books."""
+    """The parts of the page about differences, about the same models under other conditions, and about ranks."""
     rates = KINDS["rates"]
     return [
         "## Differences",
@@ -241,6 +233,9 @@ def beside(losses: pd.DataFrame) -> list[str]:
         *trained_otherwise(rows(KEPT), {scale: rows(KINDS[scale]) for scale in TRAININGS if KINDS[scale].exists()}),
         *learning_rates(rows(KEPT), rows(rates), pd.read_parquet(rates / FILE)),
         *known_optimum(rows(KINDS["optimum"]).losses),
+        "## Ranks",
+        textwrap.fill(RANKS, 120),
+        Table(ranked(rows(KEPT))).markdown(),
     ]
 
 

@@ -11,8 +11,11 @@ from studies import RESULTS
 from extrapolate.names import AS_TRAINED
 from extrapolate.reports.page import Table
 from extrapolate.runs.training_config import RATES
+from extrapolate.statistics.comparable import strict_mean
 from extrapolate.statistics.comparison import CONTROL, comparable_rows, comparisons
 from extrapolate.statistics.intervals import FEWEST_SEEDS, estimate
+from extrapolate.statistics.ranks import ranks_of
+from extrapolate.statistics.sums import settings
 
 TRAININGS = {"adamw": "AdamW", "twice-as-long": "L = 128", "twice-as-wide": "256 channels"}  # the study's scales
 KINDS = {  # of rows, and where they are kept
@@ -159,6 +162,16 @@ def beside_first(kept: Rows) -> pd.DataFrame:
     columns = ["Rise", "1x", "2x", "4x", f"{LONGEST}x"]
     texts = shown.loc[far.sort_values().index, columns].map(lambda of: "" if pd.isna(of) else of.text())
     return texts.reset_index()
+
+
+def ranked(kept: Rows) -> pd.DataFrame:
+    """The rank of every model at each length, with its interval, the first at the greatest length first."""
+    own = kept.losses[kept.losses["protocol"] == PROTOCOL]
+    mean = own.groupby(["factor", "model"])["loss"].agg(strict_mean)
+    found = {one.factor: ranks_of(one, mean[one.factor]) for one in settings(at(kept, own["factor"].unique()))}
+    texts = {f"{factor:g}x": {model: rank.text() for model, rank in here.items()} for factor, here in found.items()}
+    order = mean[LONGEST].sort_index().sort_values(kind="stable").index  # a model without a loss there comes last
+    return pd.DataFrame(texts).loc[order].fillna("n/a").rename_axis("Model").reset_index()
 
 
 def at(kept: Rows, factors: Sequence[float], extensions: bool = False) -> pd.DataFrame:

@@ -62,7 +62,6 @@ def report(
     tolerance: Annotated[
         float | None, Flag("for `check`: nats by which a loss may be worse", CHECK, usual="0.02")
     ] = None,
-    leaderboard: Annotated[bool, Flag("rank the models at each length, with an interval for each", REPORT)] = False,
     threshold: Annotated[
         float | None, Flag("the accuracy that passes a probe, for effective lengths", REPORT, usual="0.85")
     ] = None,
@@ -77,8 +76,8 @@ def report(
     the new one is complete. baseline: the encoding to compare losses and training times with (default `rope`). seq_len,
     corpus, precision, split: use only rows with these values, if runs differ in them. check: an earlier report, or a
     folder or an `evals.parquet` of other evaluated runs, to compare with; `checked` in the result lists the losses that
-    are significantly worse than there, by more than `tolerance` (nats, default 0.02). leaderboard: rank the models at
-    each length, with intervals. threshold: the accuracy that passes a probe, for effective lengths (default 0.85).
+    are significantly worse than there, by more than `tolerance` (nats, default 0.02). threshold: the accuracy that
+    passes a probe, for effective lengths (default 0.85).
 
     Raises UserError if there is nothing to report, rows cannot be compared, or `out` holds anything other than a
     report.
@@ -96,7 +95,6 @@ def report(
             only(which),
             check=None if check is None else arguments.path("check", check),
             tolerance=TOLERANCE if tolerance is None else tolerance,
-            leaderboard=leaderboard,
             threshold=threshold,
         )
     except KeyboardInterrupt as stop:

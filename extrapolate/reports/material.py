@@ -48,8 +48,8 @@ class Material:
     pictures draw each model. evaluated: the folders of the runs, for sections that read a table of their own. sums:
     `documents`, summed for comparisons. along: the rows of the same runs, extensions and targets at all checkpoints, by
     protocol. documents_along: their rows by document. warnings: what was left out, for example. command: makes the same
-    report again. checked: the losses beside those of a baseline, if one was named. leaderboard: whether models are
-    ranked. threshold: the accuracy that passes a probe.
+    report again. checked: the losses beside those of a baseline, if one was named. threshold: the accuracy that
+    passes a probe.
     """
 
     evaluated: Evaluated = field(default_factory=lambda: Evaluated({}, ()))
@@ -66,7 +66,6 @@ class Material:
     warnings: Sequence[str] = ()
     command: str = ""
     checked: Checked | None = None
-    leaderboard: bool = False
     threshold: float = THRESHOLD
 
     def models(self, protocol: str) -> list[str]:

@@ -73,15 +73,14 @@ def write_report(
     only: Mapping[str, Any],
     check: Path | None = None,
     tolerance: float = TOLERANCE,
-    leaderboard: bool = False,
     threshold: float | None = None,
     asked: Mapping[str, Collection[object]] | None = None,
 ) -> Written:
     """Writes the report on the evaluated runs at and below some folders. `only` restricts rows: column -> value.
 
     asked: the values that a study asks for, by column; losses and probes with others are left out, and named.
-    check: compare the losses with the rows at this path; they may be worse by `tolerance`, nats. leaderboard: rank the
-    models at each length. threshold: the accuracy that passes a probe (default: THRESHOLD).
+    check: compare the losses with the rows at this path; they may be worse by `tolerance`, nats. threshold: the
+    accuracy that passes a probe (default: THRESHOLD).
 
     An earlier report at `out` is replaced as a whole, once the new one is complete. Raises UserError if there is
     nothing to report, rows cannot be compared, `out` holds something else, or another process is writing it.
@@ -96,10 +95,10 @@ def write_report(
     documents = evaluated.documents()
     if asked is not None:
         documents = belonging(documents, evals, results.EVALS.key)
-    given = {"baseline": baseline, **only, "check": check, "leaderboard": leaderboard or None}
+    given = {"baseline": baseline, **only, "check": check}
     given |= {"tolerance": None if check is None else tolerance, "threshold": threshold}
     material = collect(evaluated, evals, documents, baseline, only)
-    material = replace(material, command=command(runs, given), leaderboard=leaderboard)
+    material = replace(material, command=command(runs, given))
     if threshold is not None:
         if material.probes.empty:
             raise UserError("`threshold` is of effective lengths, and no run was evaluated on probes: leave it out")

@@ -7,17 +7,42 @@ the ranks of resamples would be shorter, but wrong for close models, because eve
 Letters: M models, S seeds, C clusters, R resamples of a chunk.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from extrapolate.results.verdicts import LEAST
 from extrapolate.statistics import student_t
 from extrapolate.statistics.intervals import FEWEST, FEWEST_SEEDS, RESAMPLES, shared_degrees
-from extrapolate.statistics.sums import Sums
+from extrapolate.statistics.sums import Setting, Sums
 
 SPREAD = 1e-7  # relative to the largest effect; a smaller standard error of a difference counts as 0
 CHUNK = 1 << 22  # numbers in memory at a time
+
+
+class Rank(NamedTuple):
+    """A model's rank by mean loss, 1 for the lowest, and the ends of its 95 % interval, None if there is none."""
+
+    rank: int
+    low: int | None
+    high: int | None
+
+    def text(self) -> str:
+        """`3 [2, 5]`, or `3` without an interval."""
+        return f"{self.rank}" if self.low is None else f"{self.rank} [{self.low}, {self.high}]"
+
+
+def ranks_of(setting: Setting, loss: Mapping[str, float]) -> dict[str, Rank]:
+    """The ranks of models at one length by their mean losses, nats per target; those whose loss is NaN have none."""
+    ranked = [model for model in setting.models if not math.isnan(loss[model])]
+    found = intervals_of([setting.models[model] for model in ranked])
+    ends = [(None, None)] * len(ranked) if found is None else list(zip(*(ends.tolist() for ends in found), strict=True))
+    return {
+        model: Rank(1 + sum(loss[other] < loss[model] for other in ranked), *of_model)
+        for model, of_model in zip(ranked, ends, strict=True)
+    }
 
 
 def intervals_of(sums: Sequence[Sums]) -> tuple[np.ndarray, np.ndarray] | None:

@@ -177,7 +177,6 @@ def test_a_report_takes_a_threshold_and_states_it(cli, write_run, tmp_path) -> N
     shutil.copy(PROBES, run)
     cli("report", "runs", "--threshold", "0.05").succeeded()
     assert set(pd.read_parquet(tmp_path / "report/effective_lengths.parquet")["threshold"]) == {0.05}
-    assert not (tmp_path / "report/leaderboard.parquet").exists()  # which was not asked for
     page = (tmp_path / "report/report.md").read_text()
     assert "over depths, is at least 0.05," in page
     assert "extrapolate report runs --threshold 0.05" in page

@@ -79,16 +79,14 @@ def test_the_table_has_means_the_worst_seed_and_what_key_tokens_gain(frontier, r
 
 
 def test_the_page_says_what_its_rows_are(frontier, rows) -> None:
-    ranks = frontier.ranks("## Ranks, protocol windows\n\nlow\n\n## Ranks, protocol fixed-target\n\nfirst\n")
-    page = " ".join(frontier.page(rows, "NoPE wins.", "By hand.", ["## More"], ranks).split())
+    page = " ".join(frontier.page(rows, "NoPE wins.", "By hand.", ["## More"]).split())
     assert "3 models of about 1.4 million parameters, 4 runs in all, each trained on 4,000,000 tokens at" in page
     assert "Trained on a machine, 2026-01-02, with commits abc. " in page
     assert "**NoPE wins.** By hand. ## The table" in page
     assert "the loss of 7 such tokens at 16x" in page
     assert "more than L tokens before the question, 64 per model and seed. Guessing finds 0.06." in page
     assert "| [Learned](../encodings.md#learned) | 3.000 | n/a |" in page
-    assert "## More ## Ranks `ev` is the evaluation length divided by L. A bracket" in page
-    assert page.endswith("at once. first")
+    assert page.endswith("## More")
 
 
 def test_the_worst_seed_is_shown_where_there_are_several(frontier, rows) -> None:

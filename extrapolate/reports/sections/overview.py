@@ -17,7 +17,7 @@ from extrapolate.results.verdicts import LEAST, UNDECIDED
 from extrapolate.statistics import comparison, ranks
 from extrapolate.statistics.comparable import strict_mean
 from extrapolate.statistics.comparison import CONTROL, Comparison
-from extrapolate.statistics.intervals import FEWEST_SEEDS
+from extrapolate.statistics.intervals import FEWEST, FEWEST_SEEDS
 from extrapolate.statistics.sums import Setting
 
 Found = Mapping[tuple[str, float], Comparison]  # by model and factor
@@ -25,7 +25,13 @@ Found = Mapping[tuple[str, float], Comparison]  # by model and factor
 BEST = """\
 The lowest loss at each length is in bold. ? marks models that may have the lowest loss there: the 95 % interval of
 their rank begins at 1, because no other model is shown to be lower by {least:g} nats or more. {clusters}"""
-FEW = f" With fewer than {FEWEST_SEEDS} seeds, ? is about these runs: other seeds may give another order."
+RANK = f"""\
+Brackets hold the 95 % interval of a rank. It begins at 1 plus the number of models that are significantly better, and
+ends at the number of models that are not significantly worse, the model itself included. Significant means that the
+difference is at least {LEAST:g} nats and that its interval, which holds for all pairs with this model at once, excludes
+zero. The intervals of ranks are not simultaneous: at most about one in 20 is wrong. With fewer than {FEWEST} documents
+or stretches of them, or without a seed that all models share, a rank has none."""
+FEW = f" With fewer than {FEWEST_SEEDS} seeds, ? and ranks are about these runs: other seeds may give another order."
 HOLDS = f"""\
 A model loses less than {LEAST:g} nats up to a length if the 95 % interval of its loss minus the control's ends below
 {LEAST:g} nats at this length and at all shorter ones. The control is the plain model on the same targets, with its
@@ -69,7 +75,12 @@ def _protocol(material: Material, protocol: str, rows: pd.DataFrame) -> list[Blo
     if cells.has_bits:
         units["bits per byte"] = cells.bits
     units["difference to the control"] = cells.difference
-    holds = [f"loses < {LEAST:g} up to"] if isolates(protocol) and cells.factors[-1] > 1 else []
+    models = cells.in_order(material.models(protocol))
+    more: dict[str, Callable[[str], Cell]] = {}
+    if len(models) > 1:
+        more[f"rank at {cells.factors[-1]:g}x"] = cells.rank
+    if holds := isolates(protocol) and cells.factors[-1] > 1:
+        more[f"loses < {LEAST:g} up to"] = cells.holds
     views: dict[str, Sequence[Block]] = {}
     names = {
         model: Cell(model, colour=style["color"], glyph=GLYPHS[style["marker"]])
@@ -77,16 +88,16 @@ def _protocol(material: Material, protocol: str, rows: pd.DataFrame) -> list[Blo
     }
     for unit, cell in units.items():
         lines = [
-            [names[model], *(cell(model, factor) for factor in cells.factors), *(cells.holds(model) for _ in holds)]
-            for model in cells.in_order(material.models(protocol))
+            [names[model], *(cell(model, factor) for factor in cells.factors), *(of(model) for of in more.values())]
+            for model in models
         ]
-        columns = ["Model", *(f"{factor:g}x" for factor in cells.factors), *holds]
+        columns = ["Model", *(f"{factor:g}x" for factor in cells.factors), *more]
         views[unit] = [Grid(columns, lines, f"{protocol}, {_UNITS[unit]}{_seeds(rows)}{_key(lines)}")]
     if rows["n_bytes"].isna().all():
         views["bits per byte"] = [Text(LOSSY)]
     said = BEST.format(least=LEAST, clusters=comparison.resampled(best)) + FEW * (rows["seed"].nunique() < FEWEST_SEEDS)
     drawn = chart(rows, material.styles, against, f"Protocol {protocol}", f"loss_by_ev{suffix(protocol)}.png")
-    words = [Text(said), Text(CHOSEN), *([Text(HOLDS)] if holds else [])]
+    words = [Text(said), *([Text(RANK)] if len(models) > 1 else []), Text(CHOSEN), *([Text(HOLDS)] if holds else [])]
     how = Details([*words, *about_seeds(rows, material.styles)])
     return [Beside([Plot(drawn)], [Switch(f"unit-{protocol}", "show", views), how])]
 
@@ -136,21 +147,25 @@ class _Cells:
         self._by_seed = rows.sort_values("seed").groupby(["model", "factor"])["loss"].agg(list).to_dict()
         least = rows.groupby(["factor", "model"])["loss"].agg(strict_mean).groupby("factor").min()
         self._best = least.to_dict()
-        self._may_be_lowest = {(model, one.factor) for one in sums for model in self._first(one)}
+        self._ranks = {
+            (model, one.factor): rank
+            for one in sums
+            for model, rank in ranks.ranks_of(one, {m: self._loss(m, one.factor) for m in one.models}).items()
+        }
         self.has_bits = any(math.isfinite(bits) for bits in self._bits.values())
 
     def in_order(self, models: Sequence[str]) -> list[str]:
         """The models, the lowest loss at the longest length first, and those without a loss there last."""
-        losses = {model: self._losses.get((model, self.factors[-1]), math.nan) for model in models}
+        losses = {model: self._loss(model, self.factors[-1]) for model in models}
         return sorted(models, key=lambda model: math.inf if math.isnan(losses[model]) else losses[model])
 
-    def _first(self, setting: Setting) -> list[str]:
-        """The models whose rank at this length may be 1."""
-        models = [
-            model for model in setting.models if not math.isnan(self._losses.get((model, setting.factor), math.nan))
-        ]
-        found = ranks.intervals_of([setting.models[model] for model in models])
-        return [] if found is None else [model for model, low in zip(models, found[0], strict=True) if low == 1]
+    def _loss(self, model: str, factor: float) -> float:
+        return self._losses.get((model, factor), math.nan)
+
+    def rank(self, model: str) -> Cell:
+        """The rank at the longest length, with its interval."""
+        found = self._ranks.get((model, self.factors[-1]))
+        return Cell(NOTHING) if found is None else Cell(found.text(), found.rank)
 
     def holds(self, model: str) -> Cell:
         """The last factor whose loss is surely less than LEAST above the control's; `≥` if the next is undecided."""
@@ -169,16 +184,16 @@ class _Cells:
         return Cell(f"{least}{held:g}x", held, kind="good" if held == self.factors[-1] else "")
 
     def loss(self, model: str, factor: float) -> Cell:
-        loss = self._losses.get((model, factor), math.nan)
+        loss = self._loss(model, factor)
         found = self._cell(model, factor, loss, "{:.2f}")
         if found.text == NOTHING:
             return found
-        above = loss - self._losses.get((model, self.factors[0]), math.nan)
+        above = loss - self._loss(model, self.factors[0])
         harm = min(0.45, _HARM * above) if above > LEAST else 0.0
         return replace(found, note=self._note(model, factor), harm=harm)
 
     def perplexity(self, model: str, factor: float) -> Cell:
-        loss = self._losses.get((model, factor), math.nan)
+        loss = self._loss(model, factor)
         return self._cell(model, factor, math.exp(loss) if loss < 700 else loss, "{:.2f}")
 
     def bits(self, model: str, factor: float) -> Cell:
@@ -196,7 +211,7 @@ class _Cells:
         kind, loss = "", self._losses[model, factor]
         if loss == self._best[factor] and math.isfinite(loss):
             kind = "best"
-        elif (model, factor) in self._may_be_lowest and math.isfinite(loss):
+        elif math.isfinite(loss) and (rank := self._ranks.get((model, factor))) is not None and rank.low == 1:
             kind = UNDECIDED
         return Cell(form.format(value), value if math.isfinite(value) else None, kind=kind)
 

@@ -113,9 +113,18 @@ def test_the_units_the_notes_and_the_colours(grids: dict[str, Grid]) -> None:
         assert cell(grids["loss"], model, factor).harm == pytest.approx(harm)
 
 
+def test_the_rank_at_the_longest_length_and_its_interval(grids: dict[str, Grid]) -> None:
+    assert grids["loss"].columns[-1] == "rank at 4x"
+    ranks = {row[0].text: (row[-1].text, row[-1].value) for row in grids["loss"].rows}
+    assert ranks == {"B": ("1 [1, 2]", 1), "C": ("2 [1, 2]", 2), "A": ("3 [3, 3]", 3)}
+    other_seeds, _ = shown({"A": {0: (4.0, 4.5)}, "B": {1: (4.3, 4.4)}, "ends": {0: (4.0, math.nan)}})
+    assert [row[-1].text for row in other_seeds["perplexity"].rows] == ["1", "2", "n/a"]
+    assert shown({"A": {0: (4.0, 4.5)}})[0]["loss"].columns[-1] == "4x", "a model alone has no rank"
+
+
 def test_with_one_seed_it_is_about_this_run() -> None:
     grids, said = shown({"A": {0: (4.0, 4.5)}, "B": {0: (4.3, 4.4)}})
-    assert "? is about these runs" in said
+    assert "? and ranks are about these runs" in said
     assert cell(grids["loss"], "A", 4.0).kind == ""
     assert cell(grids["loss"], "A", 1.0).note.startswith("1 seed")
     assert "about these runs" not in shown({"A": dict.fromkeys(range(3), (4.0, 4.5))})[1]
