@@ -28,10 +28,10 @@ COMPARE = Described(
         always("protocol", TEXT, "", "Which tokens were scored with which context."),
         always("factor", REAL, "", "The evaluation length divided by L."),
         always("model", TEXT, "", "One model."),
-        always("other", TEXT, "", "The other, `its control` or `the optimum`."),
+        always("other", TEXT, "", "The other, `its control` or `the optimum`; with `--fail-if`, `RoPE, before`."),
         sometimes(
             "difference", REAL, "nats per target", "The loss of `model` minus the loss of `other`.",
-            "they share no seed",
+            "they share no seed, or what was there before is gone",
         ),
         always("by_seed", pa.list_(REAL), "nats per target", "The difference of each pair of runs that share a seed."),
         sometimes("low", REAL, "nats per target", "The lower end of the interval.", "there are too few clusters"),

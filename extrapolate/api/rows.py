@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Unpack
@@ -17,11 +17,12 @@ if TYPE_CHECKING:  # importing these takes seconds, and the command line reads t
     import pandas as pd
 
     from extrapolate.reports import Written
+    from extrapolate.reports.gather import Evaluated
     from extrapolate.runs.run import Run
     from extrapolate.statistics.comparison import Comparison
 
 Folders: TypeAlias = "str | Path | Run | Iterable[str | Path | Run]"
-PANEL, REPORT, CHECK, HOW = "Which rows", "The report", "Checked against an earlier one", "How to compare"
+PANEL, REPORT, HOW = "Which rows", "The report", "How to compare"
 _rows = partial(Flag, panel=PANEL)
 
 
@@ -41,9 +42,9 @@ def only(given: Mapping[str, Any]) -> dict[str, Any]:
     return {columns.get(name, name): value for name, value in given.items() if value is not None}
 
 
-def folders_of(runs: Any) -> list[Path]:
-    """The folders of runs. Raises UserError if something is neither a run nor a path."""
-    named = arguments.several("runs", runs, ((str, os.PathLike), "a run or a folder"))  # Run would import torch
+def folders_of(runs: Any, name: str = "runs") -> list[Path]:
+    """The folders of runs. Raises UserError, which names the argument, if something is neither a run nor a path."""
+    named = arguments.several(name, runs, ((str, os.PathLike), "a run or a folder"))  # Run would import torch
     return [Path(one) for one in named]
 
 
@@ -54,13 +55,6 @@ def report(
     *,
     baseline: Annotated[
         str | None, Flag("training times are relative to this encoding's", REPORT, usual="rope")
-    ] = None,
-    check: Annotated[
-        str | Path | None,
-        Flag("an earlier report, or its evals.parquet: exit code 1 if a loss is significantly worse, or gone", CHECK),
-    ] = None,
-    tolerance: Annotated[
-        float | None, Flag("for `check`: nats by which a loss may be worse", CHECK, usual="0.02")
     ] = None,
     threshold: Annotated[
         float | None, Flag("the accuracy that passes a probe, for effective lengths", REPORT, usual="0.85")
@@ -74,27 +68,20 @@ def report(
 
     runs: evaluated runs, their folders, or folders of them. out: the report's folder; a report in it is replaced once
     the new one is complete. baseline: the encoding to compare losses and training times with (default `rope`). seq_len,
-    corpus, precision, split: use only rows with these values, if runs differ in them. check: an earlier report, or a
-    folder or an `evals.parquet` of other evaluated runs, to compare with; `checked` in the result lists the losses that
-    are significantly worse than there, by more than `tolerance` (nats, default 0.02). threshold: the accuracy that
+    corpus, precision, split: use only rows with these values, if runs differ in them. threshold: the accuracy that
     passes a probe, for effective lengths (default 0.85).
 
     Raises UserError if there is nothing to report, rows cannot be compared, or `out` holds anything other than a
     report.
     """
     from extrapolate.reports import write_report
-    from extrapolate.reports.baseline import TOLERANCE
 
-    if tolerance is not None and check is None:
-        raise UserError("`tolerance` says how much worse than a baseline a loss may be: name the baseline with `check`")
     try:
         written = write_report(
             folders_of(runs),
             arguments.path("out", out),
             baseline,
             only(which),
-            check=None if check is None else arguments.path("check", check),
-            tolerance=TOLERANCE if tolerance is None else tolerance,
             threshold=threshold,
         )
     except KeyboardInterrupt as stop:
@@ -108,6 +95,7 @@ def report(
 @public(WhichRows)
 def compare(
     runs: Folders,
+    before: "Folders | None" = None,
     *,
     extensions: Annotated[bool, Flag("also compare the extensions that were evaluated", HOW)] = False,
     confidence: Annotated[float, Flag("how sure the intervals are: 0.95 is 95 %", HOW, least=0.5, most=0.999)] = 0.95,
@@ -120,13 +108,17 @@ def compare(
 ) -> "pd.DataFrame":
     """Compares evaluated runs pair by pair, and each with its control, at every length and on the same targets.
 
+    With `before`, each model is compared only with itself in earlier runs: `other` is `RoPE, before`. A model is also
+    `worse` if a loss that it had before is gone, or one of its seeds.
+
     Returns a row per protocol, factor and pair: the difference in loss (`model` minus `other`, nats per token), overall
     and for each seed, its interval and p value, a verdict, and the seeds that both have. `model` is `better` or `worse`
     if the interval excludes zero and the difference is at least `least_difference` nats (default 0.01), `equivalent` if
     the whole interval is closer to zero than `least_difference`, and otherwise `undecided`. Intervals cover documents
     and seeds. If a model has one seed, they cover only documents, and the verdict ends in "(this run)".
 
-    runs: evaluated runs, their folders, or folders of them. extensions: also compare what was applied at inference.
+    runs: evaluated runs, their folders, or folders of them. before: the same, of an earlier state, or the folder of a
+    report on it. extensions: also compare what was applied at inference.
     confidence: the level of the intervals. correct: `holm` corrects verdicts for the number of comparisons, so that the
     probability of one or more false ones is at most 1 - `confidence`; `none` does not. Intervals are not corrected.
     seq_len, corpus, precision, split: use only rows with these values, if runs differ in them.
@@ -135,12 +127,13 @@ def compare(
     """
     import pandas as pd
 
-    found = comparisons_of(runs, extensions, confidence, least_difference, correct, progress, **which)
+    found = comparisons_of(runs, before, extensions, confidence, least_difference, correct, progress, **which)
     return pd.DataFrame([one.row() for one in found])
 
 
 def comparisons_of(
     runs: Folders,
+    before: "Folders | None",
     extensions: bool,
     confidence: float,
     least_difference: float,
@@ -149,28 +142,45 @@ def comparisons_of(
     **which: Any,
 ) -> "list[Comparison]":
     """As `compare`, as objects."""
-    from extrapolate.reports.gather import gather
+    import pyarrow as pa
+
     from extrapolate.statistics import comparison
-    from extrapolate.statistics.comparable import frame_of, of_all_checkpoints
+    from extrapolate.statistics.comparable import of_all_checkpoints
     from extrapolate.statistics.comparison import BELOW_OPTIMUM, below_optimum
     from extrapolate.statistics.documents import as_frame
+    from extrapolate.statistics.regression import BEFORE, since
 
     comparison.check_correction(correct)  # before seconds of work
-    gathered = gather(folders_of(runs))
-    for message in gathered.left_out:
-        warn(progress, message)
-    evals = gathered.evals()
-    if not evals:
-        raise UserError("these runs have no losses on text, which are what is compared: evaluate them")
-    documents = as_frame(gathered.documents())
-    restricted, losses = only(which), frame_of(evals)
-    rows, warnings = comparison.comparable_rows(losses, documents, extensions, restricted)
-    for message in gathered.unseen(of_all_checkpoints(losses, restricted), "losses on text", restricted):
-        warn(progress, message)
+    restricted = only(which)
+    gathered, losses = _losses_of(folders_of(runs), progress)
+    if before is None:
+        rows, warnings = comparison.comparable_rows(losses, as_frame(gathered.documents()), extensions, restricted)
+        for message in gathered.unseen(of_all_checkpoints(losses, restricted), "losses on text", restricted):
+            warn(progress, message)
+        found = list(comparison.comparisons(rows, confidence, least=least_difference))
+    else:
+        earlier, old = _losses_of(folders_of(before, "before"), progress, BEFORE)
+        documents = as_frame(pa.concat_tables([gathered.documents(), earlier.documents()]))
+        found, warnings = since(losses, old, documents, extensions, restricted, confidence, least=least_difference)
     for warning in warnings:
         warn(progress, f"warning: {warning}")
-    found = comparison.corrected(list(comparison.comparisons(rows, confidence, least=least_difference)), correct)
+    found = comparison.corrected(found, correct)
     for one in below_optimum(found):
         where = f"{one.model} is below the optimum at {one.factor:g}x under {one.protocol}"
         warn(progress, f"warning: {where}. {BELOW_OPTIMUM}")
     return found
+
+
+def _losses_of(folders: list[Path], progress: Progress, ending: str = "") -> "tuple[Evaluated, pd.DataFrame]":
+    """The evaluated runs in these folders, with this ending of their names, and their rows of losses."""
+    from extrapolate.reports.gather import gather
+    from extrapolate.statistics.comparable import frame_of
+
+    found = gather(folders)
+    found = replace(found, runs={f"{name}{ending}": parts for name, parts in found.runs.items()})
+    for message in found.left_out:
+        warn(progress, message)
+    evals = found.evals()
+    if not evals:
+        raise UserError("these runs have no losses on text, which are what is compared: evaluate them")
+    return found, frame_of(evals)

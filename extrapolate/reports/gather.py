@@ -76,18 +76,15 @@ class Evaluated:
         """The rows of every `evals.parquet`. Raises UserError as `rows` does."""
         return self.rows(TEXT)
 
-    def documents(self, missing: bool = False) -> pa.Table:
+    def documents(self) -> pa.Table:
         """The rows of every `eval_documents.parquet`, as columns (see `results.read_columns`).
 
-        If there are losses on text, there must be one, unless some may be `missing`. Raises UserError if one is
-        damaged or missing.
+        Raises UserError if one is damaged, or missing beside losses on text.
         """
         found = [results.EVAL_DOCUMENTS.schema().empty_table()]
         for name, parts in self.runs.items():
             taken: set[tuple[Any, ...]] = set()
-            having = [part for part in parts if TEXT in part.tables]
-            having = [part for part in having if not missing or (part.folder / DOCUMENTS).exists()]
-            every = [(part.documents(), part) for part in having]
+            every = [(part.documents(), part) for part in parts if TEXT in part.tables]
             for rows, part in sorted(every, key=lambda one: -len(one[0])):  # with losses by position, before sums
                 mine = _by_key(part.tables[TEXT], results.EVALS)
                 if taken:
@@ -332,12 +329,6 @@ def _of_another_configuration(part: Part) -> bool:
     except UserError:  # it is damaged, so nothing is known
         return False
     return all(one[: len(here)] != here for rows in part.tables.values() for one in trained(rows))
-
-
-def in_file(path: Path) -> Evaluated:
-    """As `gather`, for one file with rows of `evals.parquet`, which can have any name."""
-    folder = path.resolve().parent
-    return _evaluated(list(_parts(folder, {TEXT: results.read_columns(path, results.EVALS)})), [])
 
 
 def _evaluated(found: Collection[Part], left_out: list[str]) -> Evaluated:

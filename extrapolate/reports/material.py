@@ -13,7 +13,6 @@ from extrapolate.evaluation.protocols.base import is_papers, isolates
 from extrapolate.folders import listed
 from extrapolate.names import INSPECTIONS_TABLE, PROBES_TABLE, TASKS_TABLE
 from extrapolate.reports import probes, styles, tables, tasks
-from extrapolate.reports.baseline import Checked
 from extrapolate.reports.gather import Evaluated
 from extrapolate.reports.styles import Style
 from extrapolate.results.columns import Table
@@ -48,8 +47,7 @@ class Material:
     pictures draw each model. evaluated: the folders of the runs, for sections that read a table of their own. sums:
     `documents`, summed for comparisons. along: the rows of the same runs, extensions and targets at all checkpoints, by
     protocol. documents_along: their rows by document. warnings: what was left out, for example. command: makes the same
-    report again. checked: the losses beside those of a baseline, if one was named. threshold: the accuracy that
-    passes a probe.
+    report again. threshold: the accuracy that passes a probe.
     """
 
     evaluated: Evaluated = field(default_factory=lambda: Evaluated({}, ()))
@@ -65,7 +63,6 @@ class Material:
     documents_along: pd.DataFrame = field(default_factory=pd.DataFrame)
     warnings: Sequence[str] = ()
     command: str = ""
-    checked: Checked | None = None
     threshold: float = THRESHOLD
 
     def models(self, protocol: str) -> list[str]:

@@ -15,7 +15,6 @@ import pandas as pd
 from extrapolate import files, results
 from extrapolate.errors import UserError
 from extrapolate.folders import listed
-from extrapolate.reports.baseline import TOLERANCE, Checked, check_tolerance, checked, read_baseline
 from extrapolate.reports.gather import DOCUMENTS, HTML_PAGE, PAGE, TEXT, gather
 from extrapolate.reports.material import Material, collect
 from extrapolate.reports.page import Block, Heading, Quotable, Table, Text, html, markdown
@@ -36,7 +35,7 @@ class Written:
     nats; and `verdict`, without correction. answer: what the intervals say, in at most two sentences, and a sentence if
     a learning rate is at the end of its grid; empty if there are no losses. tables: the losses by evaluation length,
     for each protocol. shown: the tables that `extrapolate report` prints, each with its `title` and its `frame`.
-    warnings: what was left out, for example. checked: the losses beside those of the baseline, if one was named.
+    warnings: what was left out, for example.
     """
 
     files: Sequence[str]
@@ -45,13 +44,10 @@ class Written:
     warnings: Sequence[str]
     rows: Sequence[Mapping[str, Any]] = ()
     answer: str = ""
-    checked: Checked | None = None
 
     def markdown(self) -> str:
         """What the command prints, in Markdown, for example for a comment on a pull request."""
         blocks: list[Block] = []
-        if self.checked is not None:
-            blocks.append(Text(self.checked.summary(), strong=not self.checked.worse.empty))
         if self.answer:
             blocks.append(Text(self.answer))
         for table in self.shown:
@@ -71,43 +67,32 @@ def write_report(
     out: Path,
     baseline: str | None,
     only: Mapping[str, Any],
-    check: Path | None = None,
-    tolerance: float = TOLERANCE,
     threshold: float | None = None,
     asked: Mapping[str, Collection[object]] | None = None,
 ) -> Written:
     """Writes the report on the evaluated runs at and below some folders. `only` restricts rows: column -> value.
 
     asked: the values that a study asks for, by column; losses and probes with others are left out, and named.
-    check: compare the losses with the rows at this path; they may be worse by `tolerance`, nats. threshold: the
-    accuracy that passes a probe (default: THRESHOLD).
+    threshold: the accuracy that passes a probe (default: THRESHOLD).
 
     An earlier report at `out` is replaced as a whole, once the new one is complete. Raises UserError if there is
     nothing to report, rows cannot be compared, `out` holds something else, or another process is writing it.
     """
     check_replaceable(out)  # before minutes of work
-    check_tolerance(tolerance)
     if threshold is not None:
         check_threshold(threshold)
-    before = None if check is None else read_baseline(check, out)
     evaluated = gather(runs) if asked is None else gather(runs).asked(asked)
     evals = evaluated.evals()
     documents = evaluated.documents()
     if asked is not None:
         documents = belonging(documents, evals, results.EVALS.key)
-    given = {"baseline": baseline, **only, "check": check}
-    given |= {"tolerance": None if check is None else tolerance, "threshold": threshold}
+    given = {"baseline": baseline, **only, "threshold": threshold}
     material = collect(evaluated, evals, documents, baseline, only)
     material = replace(material, command=command(runs, given))
     if threshold is not None:
         if material.probes.empty:
             raise UserError("`threshold` is of effective lengths, and no run was evaluated on probes: leave it out")
         material = replace(material, threshold=threshold)
-    if before is not None:
-        if not material.rows:
-            raise UserError("`check` compares losses on text, and there are none: evaluate the runs on text")
-        found = checked(before, tolerance, evals, pd.concat(material.rows.values()), material.documents)
-        material = replace(material, checked=found, warnings=[*material.warnings, *found.notes])
     blocks, beside = lay_out(material)
     # Everything that can be refused has been: from here on, files.
     copies: dict[str, Writer] = {}
@@ -124,7 +109,7 @@ def write_report(
             write(folder / name)
     printed = [block for block in blocks if isinstance(block, Table) and block.title]
     said = " ".join(block.text for block in blocks if isinstance(block, Quotable))
-    return Written(list(made), material.losses, printed, material.warnings, _rows(material), said, material.checked)
+    return Written(list(made), material.losses, printed, material.warnings, _rows(material), said)
 
 
 def _rows(material: Material) -> list[dict[str, Any]]:

@@ -11,7 +11,17 @@ import pandas as pd
 
 from extrapolate.errors import UserError
 from extrapolate.names import AS_TRAINED
-from extrapolate.results.verdicts import BETTER, LEAST, NO_SHARED_SEED, ORDERED, THIS_RUN, TOO_FEW, UNDECIDED, Verdict
+from extrapolate.results.verdicts import (
+    BETTER,
+    LEAST,
+    NO_SHARED_SEED,
+    ORDERED,
+    THIS_RUN,
+    TOO_FEW,
+    UNDECIDED,
+    WORSE,
+    Verdict,
+)
 from extrapolate.specs import did_you_mean
 from extrapolate.statistics.comparable import (
     check_replicates,
@@ -45,7 +55,8 @@ class Comparison:
     of runs with one seed, nats. these_runs: the difference and its interval over documents only, with the seeds
     averaged. one_run: whether a model has only one run, so that nothing is known about other seeds. p: the smallest
     1 - confidence at which the interval excludes zero; corrected: the same, corrected for all `compared` comparisons
-    shown together, or None. confidence: of the interval. estimate: what the interval is computed from.
+    shown together, or None. confidence: of the interval. estimate: what the interval is computed from. gone: whether
+    the model lacks losses that it had before, which counts as worse.
     """
 
     protocol: str
@@ -64,10 +75,13 @@ class Comparison:
     compared: int = 1
     confidence: float = 0.95
     estimate: Estimate | None = field(default=None, repr=False, compare=False)
+    gone: bool = False
 
     @property
     def word(self) -> Verdict:
         """The verdict on the model."""
+        if self.gone:
+            return WORSE
         if self.difference is None:
             return NO_SHARED_SEED
         found = self.difference.verdict(self.least)
@@ -127,11 +141,7 @@ def comparable_rows(
     UserError if runs differ in corpus, training length, precision or split, runs of one model differ in more than their
     seed, or no row has a loss.
     """
-    chosen = comparable(evals, only or {})
-    if not extensions:
-        chosen = chosen[chosen["extension"] == AS_TRAINED]
-        if chosen.empty:
-            raise UserError("no row is of a run as it was trained: evaluate again, or compare extensions too")
+    chosen = selected(evals, extensions, only or {})
     check_replicates(chosen)
     kept, warnings = [], of_other_text(chosen) + unequal_training(chosen) + of_one_parent(chosen)
     warnings += not_evaluated(chosen, "protocol", chosen) + without_losses(chosen)
@@ -143,6 +153,17 @@ def comparable_rows(
     if rows.empty:
         raise UserError("no model reaches any of the lengths that were evaluated: evaluate at 1x too")
     return rows, warnings
+
+
+def selected(evals: pd.DataFrame, extensions: bool, only: Mapping[str, Any]) -> pd.DataFrame:
+    """The rows of last checkpoints, restricted to `only`; without `extensions`, of runs as trained. As in `comparable`,
+    raises UserError if rows differ in what all must share, or none is left."""
+    chosen = comparable(evals, only)
+    if not extensions:
+        chosen = chosen[chosen["extension"] == AS_TRAINED]
+        if chosen.empty:
+            raise UserError("no row is of a run as it was trained: evaluate again, or compare extensions too")
+    return chosen
 
 
 def comparisons(
@@ -261,7 +282,7 @@ def _cells(one: Comparison, interval_name: str, several: bool, by_holm: bool, ad
     found = one.difference
     return {
         "ev": f"{one.factor:g}",
-        "difference": "n/a" if found is None else f"{found.mean:+.3f}",
+        "difference": f"{found.mean:+.3f}" if found is not None else "gone" if one.gone else "n/a",
         interval_name: "" if found is None or found.low is None else f"[{found.low:+.3f}, {found.high:+.3f}]",
         "verdict": one.verdict(),
         **({"p (Holm)": p_text(one.corrected)} if by_holm else {}),

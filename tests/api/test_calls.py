@@ -154,7 +154,7 @@ def test_what_is_no_value_of_an_argument_is_refused(runs: dict[str, Run], given:
         (lambda run: xt.compare([run, 3]), "`runs`: 3 is not a run or a folder"),
         (lambda run: xt.compare("nowhere"), "nowhere: no such folder"),
         (lambda run: xt.report(run, out=["a"]), "`out`: a list is not a path"),
-        (lambda run: xt.report(run, check=3), "`check`: 3 is not a path"),
+        (lambda run: xt.compare(run, before=3), "`before`: 3 is not a run or a folder"),
         (lambda run: xt.report(run, True), "`out`: True is not a path"),
         (lambda run: xt.export(3, "out"), "`run`: 3 is not a path"),
         (lambda run: xt.load(run), "`path`: a Run is not a path"),

@@ -74,7 +74,7 @@ def folder(evaluated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         ["eval-lengths", made / "ckpt/rope", *probing],
         ["eval-lengths", made / "ckpt/rope", *few, "--keep-losses"],
         ["inspect", made / "ckpt/rope", "--measure", "truncation,frequencies", "--factors", "1", "--windows", "2"],
-        ["report", made / "ckpt", "--out", made / "report", "--check", made / "ckpt"],
+        ["report", made / "ckpt", "--out", made / "report"],
     ):
         results.write_frame(
             made / "learning_rates.parquet", OF_A_STUDY.assign(Weights=[evals[0]["weights_sha256"], ""])

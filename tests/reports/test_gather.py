@@ -208,7 +208,7 @@ def test_rows_of_two_trainings_of_one_folder_are_refused(write_run, tmp_path, ch
         with pytest.raises(UserError, match=f"ck/exp holds results of several trainings.*{words}"):
             read(tmp_path / "ck")
     with pytest.raises(UserError, match="several trainings"):
-        xt.report(write_run(tmp_path / "other/exp", called("exp")), tmp_path / "report", check=folder / TEXT_TABLE)
+        xt.compare(write_run(tmp_path / "other/exp", called("exp")), before=folder)
     assert not (tmp_path / "report").exists()
 
 
