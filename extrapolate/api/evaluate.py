@@ -49,11 +49,9 @@ def evaluate(runs: "Runs", *, progress: Progress = QUIET, **settings: Unpack[Tex
     `sliding:stride=16`. stride: the step of the windows of `sliding` and `yarn` in tokens (default: L/2; for `yarn` at
     most 256). bos: replace the first input of every window with a beginning-of-text or end-of-text token. split: `test`
     or `validation`. max_targets: the maximum number of scored tokens of a protocol; a number lowers every default above
-    it, a mapping sets the limit of each protocol that it names. checkpoint: `last`, and
-    the losses by fixed-target of half the budget if that model was kept; `all` for every checkpoint that was kept; or
-    `half`. precisions: `fp32`, `bf16`, `int8`. position_bucket: the size in tokens of the buckets for losses by
-    position, a divisor of L (default: L/2). key_context: the number of preceding tokens that a key token shares with
-    its copy beyond L; see docs/protocols.md. keep_losses: also keep the loss of every target, in the run's
+    it, a mapping sets the limit of each protocol that it names. checkpoint: `last`, and the losses by fixed-target of
+    half the budget if that model was kept; `all` for every checkpoint that was kept; or `half`. precisions: `fp32`,
+    `bf16`, `int8`. keep_losses: also keep the loss of every target, in the run's
     eval_targets.parquet. device: `cpu`, `cuda` or `auto`. data: the token store, if it has moved since the training.
     seq_len: L of `hf:` checkpoints (default: as in their configuration). trust_code: allow Python files that came with
     the runs to run, even if you have not run them before; see docs/trust.md.

@@ -35,47 +35,44 @@ def plot_encodings(
     out: str | Path | None = None,
     *,
     extend: str | ExtensionClass | None = None,
-    seq_len: int | None = None,
     trust_code: bool = False,
 ) -> "Figure":
     """Draws what encodings look like, side by side, and returns a matplotlib figure.
 
     names: encodings, such as `rope`, `rope:theta=500000`, `my_file.py:MyEncoding` or a class, which are drawn as
-    initialised with seed 0 in a model of width 128 with 4 heads; and runs or their folders, which are drawn as trained.
-    out: a file to write, .png, .svg or .pdf. extend: an extension, such as `pi` or `yarn:factor=8 + log-n`, before and
-    after which scores are drawn. seq_len: L of the encodings in tokens (default 128); a run has its own. trust_code:
-    allow Python files that came with the runs to run, even if you have not run them before; see docs/trust.md.
+    initialised with seed 0 in a model of width 128 with 4 heads and L = 128 tokens; and runs or their folders, which
+    are drawn as trained. out: a file to write, .png, .svg or .pdf. extend: an extension, such as `pi` or `yarn:factor=8
+    + log-n`, before and after which scores are drawn. trust_code: allow Python files that came with the runs to run,
+    even if you have not run them before; see docs/trust.md.
 
     Raises UserError if a name is unknown, the extension does not apply to one of them, or there are too many.
     """
     if out is not None:
         check_file(path("out", out))
-    if seq_len is not None and seq_len < 2:
-        raise UserError(f"`seq_len={seq_len}`: L must be at least 2 tokens")
     given = several("names", specs_of(names), ((str, Path, Run), "an encoding or a run"))
     if not given:
         raise UserError("name at least one encoding, or a run")
     recipe = None if extend is None else recipes.parse(spec_of(extend))
     if recipe is not None and (part := recipe.to_fit) is not None:
         raise UserError(f"{extend} has a constant that is fitted to text: give it, such as {part.example}")
-    looks = [_look(name, seq_len or SEQ_LEN, recipe) for name in given]
+    looks = [_look(name, recipe) for name in given]
     figure = picture(looks, "" if recipe is None else recipe.label())
     if out is not None:
         save(figure, Path(out))
     return figure
 
 
-def _look(name: str | Path | Run, seq_len: int, recipe: Recipe | None) -> Look:
+def _look(name: str | Path | Run, recipe: Recipe | None) -> Look:
     if isinstance(name, Run) or (str(name) not in encodings.names() and Path(name).is_dir()):
         return _of_run(name if isinstance(name, Run) else Run.open(Path(name)), recipe)
     spec = specs.parse(str(name))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        model = Model(ModelConfig.model_validate({"vocab_size": 1}), spec.name, spec.arguments, seq_len).eval()
+        model = Model(ModelConfig.model_validate({"vocab_size": 1}), spec.name, spec.arguments, SEQ_LEN).eval()
     if recipe is None:
-        return Look(model, model.label(), seq_len)
+        return Look(model, model.label(), SEQ_LEN)
     recipes.check_applies(recipe, model)
-    return Look(model, model.label(), seq_len, extended=partial(recipe.plan, model.encoding, seq_len))
+    return Look(model, model.label(), SEQ_LEN, extended=partial(recipe.plan, model.encoding, SEQ_LEN))
 
 
 def _of_run(run: Run, recipe: Recipe | None) -> Look:

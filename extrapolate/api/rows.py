@@ -56,9 +56,6 @@ def report(
     baseline: Annotated[
         str | None, Flag("training times are relative to this encoding's", REPORT, usual="rope")
     ] = None,
-    threshold: Annotated[
-        float | None, Flag("the accuracy that passes a probe, for effective lengths", REPORT, usual="0.85")
-    ] = None,
     progress: Progress = QUIET,
     **which: Unpack[RowArguments],
 ) -> "Written":
@@ -68,8 +65,7 @@ def report(
 
     runs: evaluated runs, their folders, or folders of them. out: the report's folder; a report in it is replaced once
     the new one is complete. baseline: the encoding to compare losses and training times with (default `rope`). seq_len,
-    corpus, precision, split: use only rows with these values, if runs differ in them. threshold: the accuracy that
-    passes a probe, for effective lengths (default 0.85).
+    corpus, precision, split: use only rows with these values, if runs differ in them.
 
     Raises UserError if there is nothing to report, rows cannot be compared, or `out` holds anything other than a
     report.
@@ -82,7 +78,6 @@ def report(
             arguments.path("out", out),
             baseline,
             only(which),
-            threshold=threshold,
         )
     except KeyboardInterrupt as stop:
         stop.add_note(f"stopped; {out} is as it was")

@@ -46,8 +46,6 @@ class TextArguments(TypedDict, total=False):
     stride: int | None
     bos: bool
     max_targets: int | Mapping[str, int] | None
-    position_bucket: int | None
-    key_context: int
     keep_losses: bool
     seq_len: int | None
     trust_code: bool

@@ -22,10 +22,6 @@ def encodings(
         Path | None, typer.Option(help="draw what those named look like, side by side, into this .png, .svg or .pdf")
     ] = None,
     extend: Annotated[str | None, typer.Option(help="with --plot: draw scores before and after this extension")] = None,
-    seq_len: Annotated[
-        int | None,
-        typer.Option(min=2, help="with --plot: training length L, tokens  [default: 128; a run has its own]"),
-    ] = None,
     trust_code: Annotated[
         bool, typer.Option("--trust-code", help="with --plot: run Python files that came with runs; read them first")
     ] = False,
@@ -40,10 +36,10 @@ def encodings(
         from extrapolate.api.plot_encodings import plot_encodings
         from extrapolate.terminal import say
 
-        plot_encodings(names or [], plot, extend=extend, seq_len=seq_len, trust_code=trust_code)
+        plot_encodings(names or [], plot, extend=extend, trust_code=trust_code)
         say(f"wrote {plot}")
         return
-    for flag, given in {"--extend": extend, "--seq-len": seq_len, "--trust-code": trust_code or None}.items():
+    for flag, given in {"--extend": extend, "--trust-code": trust_code or None}.items():
         if given is not None:
             raise UserError(f"{flag} needs --plot FILE")
     entries = list(map(encoding_entry, names)) if names else encoding_entries()

@@ -1,6 +1,5 @@
 """extrapolate report and extrapolate compare"""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -21,10 +20,6 @@ def report(
     runs: Annotated[
         list[Path] | None, typer.Argument(help="evaluated runs, or folders of them  [default: ckpt]")
     ] = None,
-    format: Annotated[
-        Literal["text", "md"],
-        typer.Option(help="print tables for a terminal, or Markdown for a pull request"),
-    ] = "text",
     as_json: AsJson = False,
     **given: Any,
 ) -> None:
@@ -32,16 +27,12 @@ def report(
 
     The tables are Parquet, Markdown and LaTeX. They show loss by length and by position, and the results of probes.
     """
-    if as_json and format == "md":
-        raise UserError("give one of --format and --json")
     from extrapolate.cli.render import print_json, print_table, print_text
     from extrapolate.reports.tables import formatted
 
     written = calls.report(runs or "ckpt", **given, progress=CommandLine())
     if as_json:
         print_json(written.rows)
-    elif format == "md":
-        sys.stdout.write(written.markdown())
     else:
         print_text(written.answer)
         for table in written.shown:

@@ -20,28 +20,29 @@ from extrapolate.evaluation.protocols.base import Windows
 from extrapolate.evaluation.targets import in_order
 
 AT_ONCE_CUT = 2**17  # tokens; they stay in the cache
+CONTEXT = 3  # preceding tokens that a key token and its copy share
 GAIN = math.log(2)  # nats: the text beyond the last L tokens at least doubles the target's probability
 
 
-def copies_beyond(groups: Sequence[Windows], split: Split, seq_len: int, context: int) -> np.ndarray:
+def copies_beyond(groups: Sequence[Windows], split: Split, seq_len: int) -> np.ndarray:
     """Whether the nearest copy of each target in its window is more than seq_len tokens back, bool [N].
 
-    A copy is an earlier occurrence of the target with the same `context` tokens before it.
+    A copy is an earlier occurrence of the target with the same CONTEXT tokens before it.
     """
-    return in_chunks(groups, split, lambda tokens_WT: distances(tokens_WT, context) > seq_len)
+    return in_chunks(groups, split, lambda tokens_WT: distances(tokens_WT) > seq_len)
 
 
-def distances(tokens_WT: np.ndarray, context: int) -> np.ndarray:
+def distances(tokens_WT: np.ndarray) -> np.ndarray:
     """How many tokens back the nearest copy of each token in its window is, [W, T]; 0 if there is none."""
     windows, length = tokens_WT.shape
     found_WT = np.zeros((windows, length), np.int64)
-    if length <= context:
+    if length <= CONTEXT:
         return found_WT
     token_WT = np.unique(tokens_WT, return_inverse=True)[1].reshape(windows, length)
     count = int(token_WT.max()) + 1
     # Numbers every token with those before it, equal for equal tokens; each step makes it one token longer.
     gram_WT = token_WT
-    for more in range(1, context + 1):
+    for more in range(1, CONTEXT + 1):
         codes_WT = gram_WT[:, :-1] * count + token_WT[:, more:]
         gram_WT = np.unique(codes_WT, return_inverse=True)[1].reshape(codes_WT.shape)
     row_W = np.arange(windows)[:, None]
@@ -50,7 +51,7 @@ def distances(tokens_WT: np.ndarray, context: int) -> np.ndarray:
     again_N = code_N[order_N[1:]] == code_N[order_N[:-1]]
     back_N = np.zeros(len(code_N), np.int64)
     back_N[order_N[1:][again_N]] = (order_N[1:] - order_N[:-1])[again_N]
-    found_WT[:, context:] = back_N.reshape(gram_WT.shape)
+    found_WT[:, CONTEXT:] = back_N.reshape(gram_WT.shape)
     return found_WT
 
 

@@ -18,7 +18,7 @@ from extrapolate.evaluation import causality
 from extrapolate.evaluation.any_run import AnyRun
 from extrapolate.evaluation.causality import Passed
 from extrapolate.evaluation.fitting import FIT_TARGETS
-from extrapolate.evaluation.key_tokens import copies_beyond, gained_beyond
+from extrapolate.evaluation.key_tokens import CONTEXT, copies_beyond, gained_beyond
 from extrapolate.evaluation.losses import check_windows, validation_windows
 from extrapolate.evaluation.memory import OutOfMemoryError
 from extrapolate.evaluation.optimum import optimal_losses, process_of
@@ -101,7 +101,6 @@ def check(run: AnyRun, store: Store, settings: EvaluationSettings) -> None:
         check_plans(set(layout.plan_lengths()) - layout.rows.keys())
         targets = sum(len(group.start_W) * group.scored for group in layout.control)
         losses += targets * len(layout.rows) * len(chosen)
-        settings.check_positions(model.seq_len, targets)
         if parse_protocol(protocol).bos:
             beginning_token(run, store)
     losses *= len(run.checkpoints(settings.checkpoint)) * len(settings.precisions)
@@ -270,10 +269,10 @@ class _ProtocolEvaluation:
         longest = self.lengths[-1]
         at_longest, best_N = (layout.rows[longest], split, self.model.seq_len), self.optimum[longest]
         if process is None or best_N is None:
-            self.key_N = copies_beyond(*at_longest, self.settings.key_context)
+            self.key_N = copies_beyond(*at_longest)
         else:
             self.key_N = gained_beyond(*at_longest, process, best_N)
-        self.shared |= {"key_context": self.settings.key_context if process is None else None, "key_within": longest}
+        self.shared |= {"key_context": CONTEXT if process is None else None, "key_within": longest}
 
     def rows(self, setting: dict[str, Any], applied: AppliedExtensions, as_trained: AppliedExtensions) -> Rows:
         """The rows of one recipe at every length."""
@@ -307,7 +306,7 @@ class _ProtocolEvaluation:
             if measured is not None and len({plan for plan, _ in parts}) == 1:
                 identity = plan_hash(plans[length], self._looks_at_length.isdisjoint(parts), self.bos)
             rows.append(scores.row(here | {"reason": reason, "plan_hash": identity}, measured))
-            document_rows.extend(scores.document_rows(here, measured, self.split, self.settings.position_bucket))
+            document_rows.extend(scores.document_rows(here, measured, self.split))
             if self.settings.keep_losses and measured is not None:
                 target_rows.append(scores.target_rows(here, measured, self.split))
         return rows, document_rows, pa.concat_tables(target_rows)

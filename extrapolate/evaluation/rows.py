@@ -36,8 +36,8 @@ from extrapolate.version import __version__
 # Documents have a row for every stretch of this many L, by the start of a target's window. If there are few documents,
 # the stretches take their place in statistics. A window lies in one stretch, which so has all its positions.
 BLOCK_FACTOR = 16
-# Within a stretch, documents have a row for every bucket of L / POSITION_SHARE positions in the window, by default:
-# losses by position are sums of these rows.
+# Within a stretch, documents have a row for every bucket of L / POSITION_SHARE positions in the window: losses by
+# position are sums of these rows.
 POSITION_SHARE = 2
 
 
@@ -79,12 +79,10 @@ class TargetsAtLength:
             "evaluated_at": datetime.now(UTC).replace(microsecond=0),
         }
 
-    def document_rows(
-        self, setting: dict[str, Any], measured: Measured | None, split: Split, bucket: int | None = None
-    ) -> list[dict[str, Any]]:
-        """The rows of `eval_documents.parquet`, by buckets of `bucket` positions (default L/2)."""
+    def document_rows(self, setting: dict[str, Any], measured: Measured | None, split: Split) -> list[dict[str, Any]]:
+        """The rows of `eval_documents.parquet`."""
         seq_len = setting["seq_len"]
-        width = bucket or max(1, seq_len // POSITION_SHARE)
+        width = max(1, seq_len // POSITION_SHARE)
         targets = self.targets
         losses = self._losses(measured)
         of_key = {f"key_{name}": np.where(self.key_N, value_N, 0) for name, value_N in losses.items()}

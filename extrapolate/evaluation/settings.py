@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from extrapolate.data.store import Split, Store
     from extrapolate.evaluation.protocols.base import Layout
 
-MOST_BUCKETS = 2**14  # rows of documents for each length: they are read whole, and rewritten for every setting
 _what, _text, _runs, _machine = (partial(Flag, panel=one) for one in ("What to evaluate", "Text", "Runs", "Machine"))
 
 
@@ -96,13 +95,6 @@ class TextSettings(SharedSettings):
             usual="{most_targets}",
         ),
     ] = None
-    position_bucket: Annotated[
-        int | None, _text("tokens in a bucket of the losses by position; it divides L", usual="L/2", least=1)
-    ] = None
-    key_context: Annotated[
-        int,
-        _text("preceding tokens that a key token and its copy beyond L share, if no optimum is known", least=1),
-    ] = 3
     keep_losses: Annotated[bool, _text("also keep the loss of every scored token, in eval_targets.parquet")] = False
 
     @classmethod
@@ -126,20 +118,6 @@ class TextSettings(SharedSettings):
         asked, most = parse_protocol(protocol), self.most_targets()
         capped = min(asked.max_targets, most.get(ALL, asked.max_targets))
         return asked.layout(split.lengths, seq_len, lengths_of(self.factors, seq_len), most.get(asked.name, capped))
-
-    def check_positions(self, seq_len: int, targets: int) -> None:
-        """Raises UserError if the buckets of positions do not fit L, or are too many for a protocol's targets."""
-        size = self.position_bucket
-        if size is None:
-            return
-        if not 0 < size <= seq_len or seq_len % size:
-            raise UserError(f"`position_bucket={specs.shown(size)}` does not divide the training length {seq_len}")
-        if targets / size > MOST_BUCKETS:
-            raise UserError(
-                f"`position_bucket={size}` makes {targets // size} rows of documents at one length, and {MOST_BUCKETS} "
-                f"is the most: give at least {-(-targets // MOST_BUCKETS)}, lower `max_targets`, or keep the loss of "
-                "every target with `keep_losses=True`"
-            )
 
     def check_max_targets(self) -> None:
         """Raises UserError if a limit on the scored tokens is out of range, or would change nothing."""

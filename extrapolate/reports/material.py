@@ -31,7 +31,6 @@ from extrapolate.statistics.comparable import (
 )
 from extrapolate.statistics.comparison import Comparison
 from extrapolate.statistics.documents import as_frame, document_rows
-from extrapolate.statistics.effective import THRESHOLD
 from extrapolate.statistics.seeds import between_tables, incomplete_checkpoints, on_shared_seeds
 from extrapolate.statistics.sums import Setting, settings
 
@@ -47,7 +46,7 @@ class Material:
     pictures draw each model. evaluated: the folders of the runs, for sections that read a table of their own. sums:
     `documents`, summed for comparisons. along: the rows of the same runs, extensions and targets at all checkpoints, by
     protocol. documents_along: their rows by document. warnings: what was left out, for example. command: makes the same
-    report again. threshold: the accuracy that passes a probe.
+    report again.
     """
 
     evaluated: Evaluated = field(default_factory=lambda: Evaluated({}, ()))
@@ -63,7 +62,6 @@ class Material:
     documents_along: pd.DataFrame = field(default_factory=pd.DataFrame)
     warnings: Sequence[str] = ()
     command: str = ""
-    threshold: float = THRESHOLD
 
     def models(self, protocol: str) -> list[str]:
         """The models that are shown, in the order of the protocol's tables."""

@@ -17,12 +17,11 @@ from extrapolate.errors import UserError
 from extrapolate.folders import listed
 from extrapolate.reports.gather import DOCUMENTS, HTML_PAGE, PAGE, TEXT, gather
 from extrapolate.reports.material import Material, collect
-from extrapolate.reports.page import Block, Heading, Quotable, Table, Text, html, markdown
+from extrapolate.reports.page import Block, Heading, Quotable, Table, html, markdown
 from extrapolate.reports.plots import own_settings
 from extrapolate.reports.sections.base import Writer, in_order, parts
 from extrapolate.statistics.comparison import CONTROL
 from extrapolate.statistics.documents import belonging
-from extrapolate.statistics.effective import check_threshold
 
 
 @dataclass(frozen=True)
@@ -45,20 +44,6 @@ class Written:
     rows: Sequence[Mapping[str, Any]] = ()
     answer: str = ""
 
-    def markdown(self) -> str:
-        """What the command prints, in Markdown, for example for a comment on a pull request."""
-        blocks: list[Block] = []
-        if self.answer:
-            blocks.append(Text(self.answer))
-        for table in self.shown:
-            blocks += [Heading(3, f"{table.title[0].upper()}{table.title[1:]}"), table]
-        if self.warnings:
-            blocks += [
-                Heading(3, "What to know"),
-                *(Text(f"{text[0].upper()}{text[1:]}.", code=True) for text in self.warnings),
-            ]
-        return markdown(blocks)
-
 
 @own_settings()
 @np.errstate(invalid="ignore", over="ignore")  # infinite losses: the tables show them
@@ -67,32 +52,23 @@ def write_report(
     out: Path,
     baseline: str | None,
     only: Mapping[str, Any],
-    threshold: float | None = None,
     asked: Mapping[str, Collection[object]] | None = None,
 ) -> Written:
     """Writes the report on the evaluated runs at and below some folders. `only` restricts rows: column -> value.
 
     asked: the values that a study asks for, by column; losses and probes with others are left out, and named.
-    threshold: the accuracy that passes a probe (default: THRESHOLD).
 
     An earlier report at `out` is replaced as a whole, once the new one is complete. Raises UserError if there is
     nothing to report, rows cannot be compared, `out` holds something else, or another process is writing it.
     """
     check_replaceable(out)  # before minutes of work
-    if threshold is not None:
-        check_threshold(threshold)
     evaluated = gather(runs) if asked is None else gather(runs).asked(asked)
     evals = evaluated.evals()
     documents = evaluated.documents()
     if asked is not None:
         documents = belonging(documents, evals, results.EVALS.key)
-    given = {"baseline": baseline, **only, "threshold": threshold}
     material = collect(evaluated, evals, documents, baseline, only)
-    material = replace(material, command=command(runs, given))
-    if threshold is not None:
-        if material.probes.empty:
-            raise UserError("`threshold` is of effective lengths, and no run was evaluated on probes: leave it out")
-        material = replace(material, threshold=threshold)
+    material = replace(material, command=command(runs, {"baseline": baseline, **only}))
     blocks, beside = lay_out(material)
     # Everything that can be refused has been: from here on, files.
     copies: dict[str, Writer] = {}
@@ -135,11 +111,10 @@ def _rows(material: Material) -> list[dict[str, Any]]:
 
 
 def command(runs: Sequence[Path], asked: Mapping[str, Any]) -> str:
-    """The command that makes the report again. asked: values by flag; None leaves the flag out, True gives no value."""
+    """The command that makes the report again. asked: values by flag; None leaves the flag out."""
     words = ["extrapolate", "report", *map(str, runs)]
     for name, value in asked.items():
-        if value is not None:
-            words += [f"--{_FLAGS.get(name, name)}", *([] if value is True else [str(value)])]
+        words += [] if value is None else [f"--{_FLAGS.get(name, name)}", str(value)]
     return shlex.join(words)
 
 

@@ -95,13 +95,13 @@ EVAL_DOCUMENTS = Table(
                 "position", INT, "tokens",
                 "The start of a bucket of inputs in the window; a target belongs to the bucket of the input before it.",
             ),
-            always("bucket", INT, "tokens", "The number of inputs in a bucket, L/2 by default."),
+            always("bucket", INT, "tokens", "The number of inputs in a bucket, L/2."),
         ),
         LOSSES,
         Group("key tokens", KEY_TOKENS, KEY_LOSSES),
         Group("counts", COUNTS, (N_TARGETS, N_BYTES)),
     ),
-    key=key("protocol"),  # of all rows of a setting, so that rows with new buckets replace all old ones
+    key=key("protocol"),  # of all rows of a setting, which are replaced together
 )  # fmt: skip
 
 EVAL_TARGETS = Table(

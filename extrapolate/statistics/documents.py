@@ -94,8 +94,8 @@ def belonging(documents: pa.Table, rows: Iterable[Mapping[str, Any]], key: Seque
 
 
 def has_positions(documents: pd.DataFrame, seq_len: int) -> bool:
-    """Whether losses are by position in the window: then no bucket of positions is longer than L."""
-    return bool((documents["bucket"] <= seq_len).all())
+    """Whether losses are by position in the window, in buckets of one size: then none is longer than L."""
+    return documents["bucket"].nunique() == 1 and bool((documents["bucket"] <= seq_len).all())
 
 
 def of_key_tokens(rows: pd.DataFrame) -> pd.DataFrame:

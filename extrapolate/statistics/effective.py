@@ -8,17 +8,10 @@ from typing import Any
 
 import pandas as pd
 
-from extrapolate.errors import UserError
 from extrapolate.statistics.comparable import strict_mean
 from extrapolate.statistics.intervals import wilson
 
 THRESHOLD = 0.85  # after RULER's 0.856, Llama 2 (7B) at its training length (arXiv 2404.06654)
-
-
-def check_threshold(threshold: float) -> None:
-    """Raises UserError unless the threshold is between 0 and 1."""
-    if not 0 < threshold < 1:
-        raise UserError(f"`threshold` is an accuracy above 0 and below 1, not {threshold:g}")
 
 
 def accuracies(rows: pd.DataFrame) -> pd.DataFrame:
@@ -39,23 +32,23 @@ def accuracies(rows: pd.DataFrame) -> pd.DataFrame:
     return found.reset_index()
 
 
-def effective_lengths(rows: pd.DataFrame, threshold: float = THRESHOLD) -> pd.DataFrame:
-    """The effective length of each model: up to it, the interval of every probe's accuracy is above the threshold.
+def effective_lengths(rows: pd.DataFrame) -> pd.DataFrame:
+    """The effective length of each model: up to it, the interval of every probe's accuracy is above THRESHOLD.
 
     `rows` are those of `Material.probes`; lengths at which a model lacks one of its probes do not count. Returns one
     row per model: `model`; `threshold`; `length`, tokens, and `factor`, missing if a probe fails at the shortest
     length; `probes`, their number; `ends_at`, the next length, `fails`, the probe with the lowest accuracy there, and
     its `accuracy`, `low` and `high`, missing if no probe fails up to the longest length. `own_length`, `own_factor`,
-    `own_ends_at` and `own_fails` are the same with `own_bars` instead of the threshold, from 1x on; they are missing if
+    `own_ends_at` and `own_fails` are the same with `own_bars` instead of THRESHOLD, from 1x on; they are missing if
     a probe was not evaluated at 1x.
     """
-    found = accuracies(rows).assign(threshold=threshold)
-    found["own"] = own_bars(found, threshold)
+    found = accuracies(rows).assign(threshold=THRESHOLD)
+    found["own"] = own_bars(found)
     table = []
     for model, mine in found.groupby("model", sort=False):
         probes = mine["probe"].nunique()
         mine = mine[mine.groupby("factor")["probe"].transform("nunique") == probes]
-        row: dict[str, Any] = {"model": model, "threshold": threshold, "probes": probes}
+        row: dict[str, Any] = {"model": model, "threshold": THRESHOLD, "probes": probes}
         row |= _reached(mine, "threshold")
         own = _reached(mine[mine["factor"] >= 1], "own") if mine["own"].notna().all() else dict.fromkeys(row)
         table.append(row | {f"own_{name}": own[name] for name in ("length", "factor", "ends_at", "fails")})
@@ -64,14 +57,14 @@ def effective_lengths(rows: pd.DataFrame, threshold: float = THRESHOLD) -> pd.Da
     return pd.DataFrame(table).astype(whole | parts)
 
 
-def own_bars(found: pd.DataFrame, share: float) -> "pd.Series[float]":
+def own_bars(found: pd.DataFrame) -> "pd.Series[float]":
     """The accuracy needed to pass in each row of `accuracies`, relative to the model's own at 1x.
 
-    It is chance + share (accuracy at 1x - chance), NaN if 1x was not evaluated. A probe that a model has not clearly
-    learned does not even pass at 1x, because the lower end of its interval is below chance or below the bar.
+    It is chance + THRESHOLD (accuracy at 1x - chance), NaN if 1x was not evaluated. A probe that a model has not
+    clearly learned does not even pass at 1x, because the lower end of its interval is below chance or below the bar.
     """
     at_1x = found[found["factor"] == 1].set_index(["model", "probe"])
-    bars = at_1x["chance"] + share * (at_1x["accuracy"] - at_1x["chance"])
+    bars = at_1x["chance"] + THRESHOLD * (at_1x["accuracy"] - at_1x["chance"])
     return bars.reindex(pd.MultiIndex.from_frame(found[["model", "probe"]])).set_axis(found.index)
 
 

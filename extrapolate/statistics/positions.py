@@ -1,6 +1,5 @@
 """Loss by position in the window, and the failure length."""
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -58,11 +57,9 @@ def by_position(rows: pd.DataFrame, confidence: float = 0.95) -> pd.DataFrame:
     """Loss, control and their difference with a simultaneous band, for every model, factor and position, in nats.
 
     `rows` are documents' rows of one protocol on one set of targets (see `comparison.comparable_rows`). A position is
-    the start of a bucket of inputs, whose size is in `bucket`. The band is simultaneous over all models' rows that are
-    `examined`; other rows have none.
+    the start of a bucket of inputs; `bucket` is its size, the same in all rows. The band is simultaneous over all
+    models' rows that are `examined`; other rows have none.
     """
-    size = math.lcm(*rows["bucket"].unique().tolist())  # consists of whole buckets of all rows
-    rows = rows.assign(position=rows["position"] // size * size)
     name, by = clusters_of(rows)
     numbers = {
         "place": rows.groupby(BUCKET, observed=True).ngroup(),
@@ -74,7 +71,9 @@ def by_position(rows: pd.DataFrame, confidence: float = 0.95) -> pd.DataFrame:
     curves = sums.groupby("place")[["loss", "control_loss", "difference", "n_targets"]].sum()
     means = ["loss", "control_loss", "difference"]
     curves[means] = curves[means].div(curves["n_targets"], axis=0)
-    curves = curves.assign(low=np.nan, high=np.nan, clusters=numbers["cluster"].nunique(), cluster=name, bucket=size)
+    curves = curves.assign(
+        low=np.nan, high=np.nan, clusters=numbers["cluster"].nunique(), cluster=name, bucket=rows["bucket"].iloc[0]
+    )
     places = rows[BUCKET].assign(place=numbers["place"]).drop_duplicates("place").astype({"model": str})
     curves = _told(places.sort_values("place").merge(curves, on="place"), rows).set_index("place")
     chosen = examined(curves)["difference"]

@@ -145,12 +145,10 @@ class TestEvalLengths:
         place = ["document", "block", "position"]
         assert not documents.duplicated([*results.EVAL_DOCUMENTS.key, *place]).any()
 
-    def test_losses_by_position_in_smaller_buckets_and_of_every_token(self, cli, ckpt):
+    def test_losses_of_every_token(self, cli, ckpt):
         run, flags = ckpt / "rope", ["--factors", "1,2", "--protocol", "windows", *FEW]
         cli("eval-lengths", run, *flags, "--extend", "pi", "--keep-losses").succeeded()
-        cli("eval-lengths", run, *flags, "--position-bucket", "2", "--keep-losses").succeeded()
-        documents = pd.read_parquet(run / "eval_documents.parquet")
-        assert documents.groupby("extension")["bucket"].unique().map(list).to_dict() == {"as-trained": [2], "pi": [8]}
+        cli("eval-lengths", run, *flags, "--keep-losses").succeeded()
         losses = pd.read_parquet(run / "eval_targets.parquet")
         key = ["extension", "factor"]
         means = losses.groupby(key, observed=True)["loss"].mean()
@@ -158,8 +156,6 @@ class TestEvalLengths:
         assert losses.groupby(key, observed=True).size().tolist() == [512] * 4
         cli("eval-lengths", run, *flags, "--extend", "pi").succeeded()
         assert not (run / "eval_targets.parquet").exists()  # those of the rows that were replaced
-        message = cli("eval-lengths", run, *flags, "--position-bucket", "3").error()
-        assert "--position-bucket 3 does not divide the training length 16" in message
 
     def test_kept_checkpoints_are_evaluated_like_the_last(self, cli, ckpt):
         """--keep-every 2048 of 5 120 tokens in steps of 512: steps 4 and 8, and the last, 10."""

@@ -128,7 +128,6 @@ def test_rows_of_a_report_are_those_of_its_table(cli, evaluated, tmp_path):
     assert len(rows) == table.filter(like="Loss").size
     assert all(row["loss"] == table.loc[row["model"], f"Loss (ev={row['factor']:g})"] for row in rows if row["loss"])
     assert all(row["low"] <= row["difference"] <= row["high"] for row in rows if row["low"] is not None)
-    assert "give one of --format and --json" in cli("report", evaluated, "--json", "--format", "md").error()
 
 
 def test_rows_of_an_evaluation_are_those_of_its_tables(cli, ckpt):

@@ -17,9 +17,8 @@ OWN = (
 def test_several_are_drawn_side_by_side(cli, tmp_path, trained):
     (tmp_path / "mine.py").write_text(OWN)
     ended = cli(
-        "encodings", "rope:theta=500000", "none", trained / "learned", "mine.py:Mine", "--plot", "made/looks.svg",
-        "--seq-len", 16,
-    ).succeeded()  # fmt: skip
+        "encodings", "rope:theta=500000", "none", trained / "learned", "mine.py:Mine", "--plot", "made/looks.svg"
+    ).succeeded()
     assert ended.err == "wrote made/looks.svg\n"
     assert not ended.out
     assert "<svg" in (tmp_path / "made/looks.svg").read_text()
@@ -47,9 +46,9 @@ def test_a_run_shows_its_own_parameters_and_length(trained):
 
 
 def test_scores_are_drawn_before_and_after_an_extension():
-    found = curves(xt.plot_encodings("rope", extend="pi", seq_len=8), 0, 1)
+    found = curves(xt.plot_encodings("rope", extend="pi"), 0, 1)
     assert list(found) == ["window of 16 L", "16 L, PI", "window of L"]
-    assert found["16 L, PI"][::16].tolist() == pytest.approx(found["window of 16 L"][:8].tolist(), abs=1e-4)
+    assert found["16 L, PI"][::16].tolist() == pytest.approx(found["window of 16 L"][:128].tolist(), abs=1e-4)
 
 
 def test_the_same_picture_has_the_same_bytes(cli, tmp_path):

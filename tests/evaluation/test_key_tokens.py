@@ -47,6 +47,7 @@ def naive(document: list[int], target: int, first: int, context: int) -> bool:
 @pytest.mark.parametrize("protocol", protocols.names())
 def test_copies_against_every_pair_of_tokens(protocol: str, context: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_tokens, "AT_ONCE", 100)  # a few windows at a time
+    monkeypatch.setattr(key_tokens, "CONTEXT", context)
     rng = np.random.default_rng(context)
     documents = [rng.integers(0, (12, 5, 3)[context - 1], size).tolist() for size in (90, 131, 67)]
     split = split_of(documents)
@@ -61,7 +62,7 @@ def test_copies_against_every_pair_of_tokens(protocol: str, context: int, monkey
         for document, start in zip(group.document_W, group.start_W, strict=True)
         for i in range(group.scored)
     }
-    found_N = copies_beyond(groups, split, L, context)
+    found_N = copies_beyond(groups, split, L)
     places = zip(targets.document_N.tolist(), targets.place_N.tolist(), strict=True)
     assert dict(zip(places, found_N.tolist(), strict=True)) == expected
     assert 0 < found_N.mean() < 0.6
@@ -71,7 +72,9 @@ def key_places(document: list[int], start: int = 0, context: int = 2) -> list[in
     """The places of key tokens in one window from `start` to the document's end."""
     length = len(document) - 1 - start
     window = Windows(np.array([0]), np.array([start]), length, length)
-    return [int(at) + start + 1 for at in np.flatnonzero(copies_beyond([window], split_of([document]), L, context))]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(key_tokens, "CONTEXT", context)
+        return [int(at) + start + 1 for at in np.flatnonzero(copies_beyond([window], split_of([document]), L))]
 
 
 def apart(distance: int) -> list[int]:
@@ -139,19 +142,17 @@ def test_windows_of_l_have_no_key_tokens(markov: Store) -> None:
     split, process = markov.split("test"), process_of(markov)
     assert process is not None
     groups = protocols["windows"]().layout(split.lengths, L, [L], 500).rows[L]
-    assert not copies_beyond(groups, split, L, 1).any()
+    assert not copies_beyond(groups, split, L).any()
     assert not gained_beyond(groups, split, L, process, optimal_losses(process, split, groups)).any()
 
 
 @pytest.mark.parametrize("bos", [False, True])
 def test_rows_say_which_rule_they_follow(markov: Store, random_run, bos: bool) -> None:
     """And the rows of documents add up to them."""
-    settings = EvaluationSettings(
-        factors=(1, 4), protocols=(f"windows:bos={str(bos).lower()}",), max_targets=512, key_context=2
-    )
+    settings = EvaluationSettings(factors=(1, 4), protocols=(f"windows:bos={str(bos).lower()}",), max_targets=512)
     run = random_run(markov, seq_len=16)
     ((rows, documents, _),) = evaluate(run, markov, settings)
-    assert {row["key_context"] for row in rows} == {2 if bos else None}  # the optimum is not known after the token
+    assert {row["key_context"] for row in rows} == {3 if bos else None}  # the optimum is not known after the token
     assert {row["key_within"] for row in rows} == {64}
     assert len({row["n_key"] for row in rows}) == 1
     assert 0 < rows[0]["n_key"] < rows[0]["n_targets"] / 2
@@ -165,7 +166,7 @@ def test_rows_say_which_rule_they_follow(markov: Store, random_run, bos: bool) -
             assert (mine[name] * mine["n_key"]).sum() / row["n_key"] == pytest.approx(row[name], rel=1e-6)
     if bos:
         layout = settings.layout("windows", markov.split("test"), 16).beginning_with(rows[0]["bos_token"])
-        assert rows[0]["n_key"] == copies_beyond(layout.rows[64], markov.split("test"), 16, 2).sum()
+        assert rows[0]["n_key"] == copies_beyond(layout.rows[64], markov.split("test"), 16).sum()
     else:
         assert rows[1]["key_optimum_loss"] < rows[0]["key_optimum_loss"]
 

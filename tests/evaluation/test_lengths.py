@@ -133,37 +133,13 @@ def test_what_was_dropped_in_training_is_there(store: Store, run_of) -> None:
     assert rows["loss"].tolist() == plain["loss"].tolist()
 
 
-def test_losses_by_position_are_kept_for_buckets_of_any_size(store: Store, run_of) -> None:
-    run = run_of("rope")
-    settings = EvaluationSettings((1, 4), protocols=("windows",), max_targets=512)
-    usual, fine = (rows_of(run, store, replace(settings, position_bucket=size))[1] for size in (None, 2))
-    assert set(usual["bucket"]) == {8}
-    assert set(fine["bucket"]) == {2}
-    assert sorted(set(fine.loc[fine["factor"] == 4, "position"])) == list(range(0, 4 * L, 2))
-    fine["total"], fine["position"] = fine["loss"] * fine["n_targets"], fine["position"] // 8 * 8
-    place = ["factor", "document", "block", "position"]
-    sums = fine.groupby(place)[["total", "n_targets"]].sum()
-    assert sums["n_targets"].tolist() == usual.set_index(place).sort_index()["n_targets"].tolist()
-    means = usual.set_index(place).sort_index()["loss"].tolist()
-    assert (sums["total"] / sums["n_targets"]).tolist() == pytest.approx(means)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"position_bucket": 3}, "`position_bucket=3` does not divide the training length 16"),
-        ({"position_bucket": 32}, "`position_bucket=32` does not divide the training length 16"),
-        ({"position_bucket": 1}, "makes 512 rows of documents at one length, and 500 is the most: give at least 2"),
-        ({"keep_losses": True}, "would add up to 2048 losses to the 0 of .*eval_targets.parquet, and 2047 is the most"),
-    ],
-)
-def test_too_many_losses_are_refused(store: Store, run_of, monkeypatch, settings, message: str) -> None:
-    monkeypatch.setattr("extrapolate.evaluation.settings.MOST_BUCKETS", 500)
+def test_too_many_losses_are_refused(store: Store, run_of, monkeypatch) -> None:
     monkeypatch.setattr(lengths, "MOST_LOSSES", 2047)
     asked = EvaluationSettings((1, 4), ("pi",), protocols=("windows",), max_targets=512)
     lengths.check(run_of("rope"), store, asked)
-    with pytest.raises(UserError, match=message):
-        lengths.check(run_of("rope"), store, replace(asked, **settings))
+    words = "would add up to 2048 losses to the 0 of .*eval_targets.parquet, and 2047 is the most"
+    with pytest.raises(UserError, match=words):
+        lengths.check(run_of("rope"), store, replace(asked, keep_losses=True))
 
 
 def test_the_loss_of_every_target_is_kept_where_it_was_asked_for(store: Store, run_of) -> None:

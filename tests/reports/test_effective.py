@@ -1,20 +1,17 @@
 """Effective lengths of known accuracies, by hand."""
 
-import shutil
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-import extrapolate as xt
 from extrapolate.reports.page import markdown
 from extrapolate.reports.sections.effective_length import EffectiveLength
+from extrapolate.statistics import effective
 from extrapolate.statistics.effective import THRESHOLD, accuracies, effective_lengths
 from extrapolate.statistics.intervals import wilson
 
-PROBES = Path(__file__).parents[1] / "fixtures/rope/eval_probes.parquet"
 L, DEPTHS, TRIALS = 64, (0.0, 1.0), 100
 CHANCE = {"flip-flop": 0.5}
 Accuracy = tuple[float, ...] | float
@@ -47,6 +44,13 @@ ROWS = pd.DataFrame(
 )
 
 
+def at(threshold: float, rows: pd.DataFrame) -> pd.DataFrame:
+    """The effective lengths if another accuracy passed a probe."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(effective, "THRESHOLD", threshold)
+        return effective_lengths(rows)
+
+
 def test_the_interval_is_over_the_windows_of_all_depths() -> None:
     found = accuracies(ROWS).set_index(["model", "probe", "factor"])
     row = found.loc["A", "tracking", 2.0]
@@ -73,8 +77,8 @@ def test_a_model_reaches_as_far_as_all_probes_surely_pass() -> None:
     assert (a["accuracy"], a["low"], a["high"]) == pytest.approx((0.87, *wilson(0.87, 2 * TRIALS)))
     assert a["low"] < THRESHOLD < a["accuracy"]
     # What it passes beyond a length at which it fails does not count, and a lower threshold reaches further.
-    assert effective_lengths(ROWS, 0.8).set_index("model")["length"]["A"] == 256
-    assert effective_lengths(ROWS, 0.8).set_index("model")["fails"]["A"] == "tracking"
+    assert at(0.8, ROWS).set_index("model")["length"]["A"] == 256
+    assert at(0.8, ROWS).set_index("model")["fails"]["A"] == "tracking"
 
 
 def test_a_length_at_which_a_probe_was_not_evaluated_does_not_count() -> None:
@@ -119,9 +123,9 @@ OWN = pd.DataFrame(
 
 def test_the_own_length_is_how_far_a_share_of_what_is_learned_at_1x_is_kept() -> None:
     for share in (0.3, 0.75, 0.85):
-        found = effective_lengths(OWN, share).set_index("model")
+        found = at(share, OWN).set_index("model")
         assert found["own_length"].fillna(0).to_dict() == own_by_hand(OWN, share)
-    found = effective_lengths(OWN, 0.75).set_index("model")
+    found = at(0.75, OWN).set_index("model")
     assert found["own_length"].fillna(0).to_dict() == {
         "little": 256, "bit": 128, "never": 0, "one of two": 0, "two": 128,
     }  # fmt: skip
@@ -131,25 +135,25 @@ def test_the_own_length_is_how_far_a_share_of_what_is_learned_at_1x_is_kept() ->
     assert found["fails"]["two"] == "needle"
     assert found["own_factor"].fillna(0).tolist() == [4, 2, 0, 0, 2]
     # Too few windows: the accuracy of 1x is no sure share of itself.
-    assert effective_lengths(OWN.assign(n_trials=5), 0.85)["own_length"].isna().all()
+    assert at(0.85, OWN.assign(n_trials=5))["own_length"].isna().all()
 
 
 def test_without_1x_there_is_no_own_length_and_what_is_below_it_does_not_count() -> None:
-    beyond = effective_lengths(OWN[OWN["factor"] > 1], 0.75)
+    beyond = at(0.75, OWN[OWN["factor"] > 1])
     assert beyond[["own_length", "own_factor", "own_ends_at", "own_fails"]].isna().all(axis=None)
     one_lacks = OWN[(OWN["probe"] == "needle") | (OWN["factor"] > 1)]
-    assert effective_lengths(one_lacks, 0.75).set_index("model")["own_length"].fillna(0).to_dict() == {
+    assert at(0.75, one_lacks).set_index("model")["own_length"].fillna(0).to_dict() == {
         "little": 256, "bit": 0, "never": 0, "one of two": 0, "two": 0,
     }  # fmt: skip
     half = pd.DataFrame(rows_of("little", "needle", {1: 0.1}))
     shorter = pd.concat([OWN, half.assign(factor=0.5, length=L // 2)])
-    assert effective_lengths(shorter, 0.75)["own_length"].equals(effective_lengths(OWN, 0.75)["own_length"])
-    material = SimpleNamespace(probes=OWN[OWN["factor"] > 1], threshold=THRESHOLD)
+    assert at(0.75, shorter)["own_length"].equals(at(0.75, OWN)["own_length"])
+    material = SimpleNamespace(probes=OWN[OWN["factor"] > 1])
     assert "| n/a | 1 |" in markdown(EffectiveLength.part(material, "models").blocks)
 
 
 def test_the_section_says_which_probes_and_which_threshold(tmp_path) -> None:
-    material = SimpleNamespace(probes=ROWS, threshold=THRESHOLD)
+    material = SimpleNamespace(probes=ROWS)
     assert EffectiveLength.subjects(material) == ["models"]
     assert EffectiveLength.subjects(SimpleNamespace(probes=pd.DataFrame())) == []
     part = EffectiveLength.part(material, "models")
@@ -165,23 +169,4 @@ def test_the_section_says_which_probes_and_which_threshold(tmp_path) -> None:
     kept = pd.read_parquet(tmp_path / "effective_lengths.parquet")
     assert kept["length"].fillna(0).tolist() == [128, 512, 0, 64]
     assert set(kept["threshold"]) == {THRESHOLD}
-    lower = markdown(EffectiveLength.part(SimpleNamespace(probes=ROWS, threshold=0.8), "models").blocks)
-    assert "| A | 256 tokens (4x) | tracking at 512" in lower
-    assert "over depths, is at least 0.8," in lower
-
-
-@pytest.mark.usefixtures("without_pictures")
-def test_a_report_takes_a_threshold_and_states_it(cli, write_run, tmp_path) -> None:
-    run = write_run(tmp_path / "runs/rope")
-    assert "no run was evaluated on probes" in cli("report", "runs", "--threshold", "0.05").error()
-    shutil.copy(PROBES, run)
-    cli("report", "runs", "--threshold", "0.05").succeeded()
-    assert set(pd.read_parquet(tmp_path / "report/effective_lengths.parquet")["threshold"]) == {0.05}
-    page = (tmp_path / "report/report.md").read_text()
-    assert "over depths, is at least 0.05," in page
-    assert "extrapolate report runs --threshold 0.05" in page
-    assert cli("report", "runs", "--threshold", "85").error() == (
-        "--threshold is an accuracy above 0 and below 1, not 85"
-    )
-    with pytest.raises(ValueError, match="`threshold`: 'high' is not a number"):
-        xt.report(tmp_path / "runs", tmp_path / "report", threshold="high")
+    assert "over depths, is at least 0.85," in said

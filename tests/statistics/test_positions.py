@@ -156,30 +156,6 @@ def test_a_bucket_that_a_window_cuts_off_is_that_of_a_longer_one() -> None:
     assert examined(curves)[["factor", "position"]].to_numpy().tolist() == [[1.75, 64], [2, 96]]
 
 
-def by_buckets(frame: pd.DataFrame, size: int) -> pd.DataFrame:
-    """The same losses by smaller buckets, whose targets share those of the larger ones out."""
-    parts = [frame.assign(position=frame["position"] + at, bucket=size) for at in range(0, L // 2, size)]
-    return pd.concat(parts).assign(n_targets=lambda f: f["n_targets"] // (L // 2 // size))
-
-
-def test_a_failure_length_is_as_exact_as_the_buckets_are() -> None:
-    fine = by_buckets(rows({128: 0.1}), 8)
-    fine.loc[fine["position"].between(120, 127), "loss"] += 0.1
-    curves = by_position(fine)
-    assert sorted(curves["position"]) == [*range(0, 4 * L, 8)]
-    assert set(curves["bucket"]) == {8}
-    assert failure(fine).fails_from == 120
-    assert failure(fine[fine["position"] < 4 * L - 8]).length == 4 * L
-
-
-def test_smaller_buckets_are_put_together_beside_larger_ones() -> None:
-    large = rows({128: 0.1})
-    small = by_buckets(rows({128: 0.2}, model="ALiBi"), 16)
-    together = by_position(pd.concat([large, small]))
-    apart = by_position(pd.concat([large, rows({128: 0.2}, model="ALiBi")]))
-    pd.testing.assert_frame_equal(together, apart)
-
-
 @pytest.mark.parametrize("hashes", [("p", "q"), (None, None), ("p", None)])
 def test_a_model_that_looks_at_the_length_has_a_failure_length_for_each(hashes: tuple[str | None, str | None]) -> None:
     of_2x, of_4x = (rows({64: 0.1 * at}, factor=2 * at, plan_hash=hashes[at - 1]) for at in (1, 2))

@@ -18,8 +18,7 @@ SETTINGS = EvaluationSettings(factors=(1, 2), max_targets=512)
 CHANGED: dict[str, Any] = {
     "factors": (1, 4), "extend": ("pi:factor=2",), "protocols": ("sliding",), "split": "validation",
     "max_targets": {"windows": 256}, "stride": 4, "bos": True, "checkpoint": "all", "precisions": ("bf16",),
-    "probes": ("copy",), "trials": 8, "position_bucket": 4, "key_context": 2,
-    "keep_losses": True,
+    "probes": ("copy",), "trials": 8, "keep_losses": True,
 }  # fmt: skip
 
 

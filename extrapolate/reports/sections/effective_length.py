@@ -9,7 +9,7 @@ from extrapolate.reports.page import Details, Heading, Table, Text
 from extrapolate.reports.sections.base import Part, Section, parquet, sections
 from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
-from extrapolate.statistics.effective import effective_lengths
+from extrapolate.statistics.effective import THRESHOLD, effective_lengths
 
 _HOLDS = "no probe fails at any evaluated length"
 _NOT_AT_1X = "a probe was not evaluated at 1x"
@@ -19,7 +19,7 @@ EFFECTIVE_LENGTHS = Described(
     plain(
         Column("model", TEXT, meaning="The model's name; runs that differ only in the seed are one model."),
         Column("probes", INT, meaning="The number of probes."),
-        Column("threshold", REAL, "share", meaning="The accuracy that passes a probe, as `--threshold` takes it."),
+        Column("threshold", REAL, "share", meaning="The accuracy that passes a probe."),
         Column(
             "length", INT, "tokens", False,
             "The effective length: up to it, the 95 % interval of every probe's accuracy is above `threshold`.",
@@ -75,13 +75,13 @@ class EffectiveLength(Section):
 
     @staticmethod
     def part(material: Material, subject: str) -> Part:
-        found = effective_lengths(material.probes, material.threshold)
+        found = effective_lengths(material.probes)
         asked = ", ".join(sorted(set(material.probes["probe"])))
         return Part(
             [
                 Heading(2, "Effective length"),
-                Table(_shown(found), f"the longest length at which every probe reaches {material.threshold:g}"),
-                Details([Text(EXPLAINED.format(asked, material.threshold, material.threshold))]),
+                Table(_shown(found), f"the longest length at which every probe reaches {THRESHOLD:g}"),
+                Details([Text(EXPLAINED.format(asked, THRESHOLD, THRESHOLD))]),
             ],
             {"effective_lengths.parquet": parquet(found[EFFECTIVE_LENGTHS.names])},
         )

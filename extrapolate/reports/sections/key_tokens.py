@@ -44,7 +44,7 @@ KEY_TOKENS = Described(
 KINDS: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {"key": of_key_tokens, "other": of_others}
 UNLIKE = """\
 Key tokens are not shown: the runs have different ones, or some were evaluated by an earlier version, which had none.
-Evaluate all runs with the same factors and key context."""
+Evaluate all runs with the same factors."""
 EXPLAINED = """\
 Key tokens follow from the text and its windows, and are the same for every model and length. The control sees at most
 the last L tokens, so it never sees what a key token needs. A model that uses text beyond L is below its control on

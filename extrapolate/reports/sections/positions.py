@@ -41,7 +41,7 @@ LOSS_BY_POSITION = Described(
     "model, length and bucket of positions",
     plain(
         Column("position", INT, "tokens", meaning="The start of a bucket of inputs in the window."),
-        Column("bucket", INT, "tokens", meaning="The number of inputs in a bucket, L/2 by default."),
+        Column("bucket", INT, "tokens", meaning="The number of inputs in a bucket, L/2."),
         Column("loss", REAL, "nats per target", False, "The bucket's loss.", "the encoding ends before this length"),
         Column("control_loss", REAL, "nats per target", meaning="The control's loss on the same targets."),
         Column("difference", REAL, "nats per target", False, "The loss minus the control's.", "`loss` is empty"),
@@ -122,7 +122,7 @@ class Positions(Section):
                     failure_table(found, material.models(subject)),
                     "failure length, tokens: where the loss is first above the control's",
                 ),
-                Details([Text(_explained(found, documents, int(curves["bucket"].iloc[0]), seq_len))]),
+                Details([Text(_explained(found, documents))]),
                 Plot(beyond),
             ]
             files |= {f"failure_lengths{end}.parquet": parquet(table), **picture(beyond)}
@@ -189,15 +189,14 @@ class Curves:
         return (position + self.rows["bucket"].iloc[0] / 2) / self.seq_len
 
 
-def _explained(found: Sequence[Failure], rows: pd.DataFrame, bucket: int, seq_len: int) -> str:
-    buckets = "L/2" if bucket == seq_len // 2 else f"{bucket} positions"
+def _explained(found: Sequence[Failure], rows: pd.DataFrame) -> str:
     resampled = ", ".join(sorted({f"{one.clusters} {one.cluster}" for one in found}))
     said = (
         "The failure length is the start of the first bucket of positions beyond L that fails: its loss is "
         f"significantly above the control's on the same targets, by {LEAST:g} nats or more. A model holds as long as "
         f"its loss is significantly less than {LEAST:g} nats above the control's. Between the two, the data do not "
         "decide. Significance is at 95 % for all buckets of all models at once: of 100 reports in which no model is "
-        f"above its control, at most 5 name a failure. Lengths are in tokens, in buckets of {buckets}. The intervals "
+        f"above its control, at most 5 name a failure. Lengths are in tokens, in buckets of L/2. The intervals "
         f"are over {resampled}, with seeds averaged, so this is about these runs: other seeds may fail elsewhere."
     )
     if any(one.by_seed for one in found):
