@@ -14,6 +14,9 @@ from typing import Any
 from extrapolate.errors import UserError
 from extrapolate.version import __version__
 
+# Of all our files, to be raised if this version would misread one of an earlier one, or vice versa. A new column of a
+# table needs no new format, because it is empty in files without it.
+FORMAT = 1
 SEAL = "sha256"  # the entry of a sealed JSON object
 FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)  # errors for lack of space
 
@@ -147,14 +150,14 @@ def unsealed(record: Mapping[str, Any], where: str) -> dict[str, Any]:
     return content
 
 
-def check_format(where: object, found: object, known: int) -> None:
+def check_format(where: object, found: object) -> None:
     """Raises UserError unless a file's format is the one that this version reads and writes."""
     if type(found) is not int:
         raise UserError(f"{where} is damaged: it does not say its format; restore it")
-    if found != known:
+    if found != FORMAT:
         raise UserError(
             f"{where} was written by another version of extrapolate: its format is {found}, and {__version__} reads "
-            f"format {known}; use that version"
+            f"format {FORMAT}; use that version"
         )
 
 

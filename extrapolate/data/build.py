@@ -16,7 +16,6 @@ from extrapolate.data import tokenizer as tokenizers
 from extrapolate.data.construction import Construction
 from extrapolate.data.documents import Document, Lasting, Source, first
 from extrapolate.data.heldout import Learning
-from extrapolate.data.manifest import FORMAT
 from extrapolate.data.passages import SKETCH
 from extrapolate.data.store import Store
 from extrapolate.data.synthetic.base import Process
@@ -104,7 +103,7 @@ def _build(
         if not store.documents:
             limit = "" if settings.max_tokens is None else f" within `max_tokens={settings.max_tokens}`"
             raise UserError(f"{settings.source} holds no document of at least {settings.min_doc_tokens} tokens{limit}")
-        manifest = {"format": FORMAT, "source": settings.source, "settings": vars(settings), **store.finish()}
+        manifest = {"format": files.FORMAT, "source": settings.source, "settings": vars(settings), **store.finish()}
         manifest["source_content"] = source.content() if isinstance(source, Lasting) else None
         if isinstance(source, Lasting) and made_from and source.fingerprint() != made_from["source"]:
             raise UserError(f"{settings.source} changed while it was tokenised: tokenise it again")

@@ -27,9 +27,9 @@ from extrapolate.data.shards import EMPTY, Shards, content
 from extrapolate.data.store import HELDOUT
 from extrapolate.data.tokenizing import Encoded
 from extrapolate.errors import UserError
+from extrapolate.files import FORMAT
 from extrapolate.specs.settings import Section
 
-FORMAT = 1
 PROGRESS, RECORDS, PASSAGES, SEEN = "progress.json", "documents.bin", "passages.bin", "seen.sqlite"
 # A kept document: its hash, its tokens without the end of text, whether it may be held out, and the index of its own
 # split in _NAMED.
@@ -75,7 +75,7 @@ def _progress(folder: Path) -> ConstructionState | None:
         return None
     try:
         record = files.read_sealed(folder / PROGRESS)
-        files.check_format(folder / PROGRESS, record.get("format"), FORMAT)
+        files.check_format(folder / PROGRESS, record.get("format"))
         return ConstructionState.model_validate(record)
     except ValidationError as error:
         raise UserError(f"{folder / PROGRESS} is damaged: {error}") from error

@@ -9,7 +9,6 @@ from extrapolate import files
 from extrapolate.errors import UserError
 from extrapolate.specs.settings import Section
 
-FORMAT = 1
 TOKENIZER = "tokenizer.json"
 
 Count = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
@@ -116,7 +115,7 @@ def read(path: Path) -> dict[str, Any]:
     """
     try:
         record = files.read_sealed(path)
-        files.check_format(path, record.get("format"), FORMAT)
+        files.check_format(path, record.get("format"))
     except UserError as error:
         raise UserError(f"{error}, or delete the store and tokenise again") from error
     try:

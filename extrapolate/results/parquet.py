@@ -25,9 +25,6 @@ from extrapolate.version import __version__
 if TYPE_CHECKING:
     import pandas as pd
 
-# To be raised if this version would misread an earlier one's tables, or vice versa. A new column needs no new format,
-# because it is empty in files without it.
-FORMAT = 1
 AGAIN = "delete it and evaluate again"
 _MARK = b"extrapolate footer CRC-32:"  # and 4 bytes, before the footer
 # Approximate bytes of memory per value: in columns that become a frame, and in rows.
@@ -65,7 +62,7 @@ def write_frame(path: Path, frame: "pd.DataFrame") -> None:
 
 
 def _write(path: Path, data: pa.Table) -> None:
-    said = {b"extrapolate_format": str(FORMAT), b"extrapolate_version": __version__}
+    said = {b"extrapolate_format": str(files.FORMAT), b"extrapolate_version": __version__}
     data = data.replace_schema_metadata((data.schema.metadata or {}) | said)
     sink = pa.BufferOutputStream()
     pq.write_table(data, sink, write_page_checksum=True)
@@ -223,7 +220,7 @@ def _parsed(path: Path, value_bytes: int = IN_COLUMNS) -> pa.Table:
         )
     found = (opened.metadata.metadata or {}).get(b"extrapolate_format")
     if found is not None:  # None if another program wrote the file
-        files.check_format(path, int(found), FORMAT)
+        files.check_format(path, int(found))
     return opened.read(use_threads=opened.metadata.num_rows > FEW)
 
 

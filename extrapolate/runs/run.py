@@ -31,7 +31,6 @@ from extrapolate.runs.config import ForeignConfig, ImportedConfig, RunConfig, Tr
 from extrapolate.runs.provenance import provenance
 from extrapolate.runs.weights import Checkpoint, check_sizes, describe, load_weights, unique_weights
 
-FORMAT = 1
 CONFIG, TOKENIZER = RUN_FILE, "tokenizer.json"
 CHECKPOINTS = "checkpoints"  # the folder of intermediate ones
 USER_ENCODING = "encoding.py"
@@ -57,7 +56,7 @@ class Run:
             _keep(path / USER_ENCODING, user_encoding.read_bytes())
         made, tokenizer_sha256 = provenance(), hashlib.sha256(tokenizer).hexdigest()
         written = config.model_dump(mode="json")
-        record = {"format": FORMAT, "config": written, "tokenizer_sha256": tokenizer_sha256, "provenance": made}
+        record = {"format": files.FORMAT, "config": written, "tokenizer_sha256": tokenizer_sha256, "provenance": made}
         files.write_sealed(path / CONFIG, record)
         return cls(path, config, made, _config_sha256(written), tokenizer_sha256)
 
@@ -327,7 +326,7 @@ def config_of(record: Any, path: Path) -> RunConfig:
     Raises UserError if the file is damaged, in another format, or names a Python file that is not a copy in the run.
     """
     record = files.unsealed(record if isinstance(record, dict) else {}, str(path))
-    files.check_format(path, record.get("format"), FORMAT)
+    files.check_format(path, record.get("format"))
     known = {"format": int, "config": dict, "provenance": dict, "tokenizer_sha256": str}
     if record.keys() != known.keys() or not all(isinstance(record[name], kind) for name, kind in known.items()):
         raise UserError(f"{path} is damaged: it must hold {', '.join(sorted(known))}")

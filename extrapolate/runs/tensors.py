@@ -17,14 +17,13 @@ from torch import Tensor
 from extrapolate import files
 from extrapolate.errors import UserError
 
-FORMAT = 1
 METADATA = "extrapolate"  # our entry in the file's own header
 
 
 def write(path: Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> None:
     """Atomically writes tensors and a record about them. No two tensors may share memory."""
     kept = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    content = {"format": FORMAT, **record, "values": sha256_of(kept)}
+    content = {"format": files.FORMAT, **record, "values": sha256_of(kept)}
     # A single entry, so that equal tensors give equal files: the library writes several in a random order.
     header = json.dumps({**content, files.SEAL: files.sealed_hash(content)})
     files.write_bytes(path, save(kept, {METADATA: header}))
@@ -44,7 +43,7 @@ def record(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise UserError(f"{path} is damaged: its {METADATA} is not an object; train again")
     content = files.unsealed(found, str(path))
-    files.check_format(path, content.get("format"), FORMAT)
+    files.check_format(path, content.get("format"))
     return content
 
 

@@ -21,9 +21,10 @@ from extrapolate.data import build as building
 from extrapolate.data import shards
 from extrapolate.data.build import StoreSettings, build_store
 from extrapolate.data.documents import Document
-from extrapolate.data.manifest import FORMAT, Manifest
+from extrapolate.data.manifest import Manifest
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
+from extrapolate.files import FORMAT
 
 LETTERS = random.Random(0)
 DOCUMENTS = [Document(str(n), "".join(LETTERS.choices("abcdefgh ", k=300))) for n in range(8)]

@@ -15,9 +15,9 @@ import pytest
 
 from extrapolate import __version__, results
 from extrapolate.errors import UserError
+from extrapolate.files import FORMAT
 from extrapolate.results import Column, Group, Table, parquet
 from extrapolate.results.columns import named
-from extrapolate.results.parquet import FORMAT
 
 FIXTURE = Path(__file__).parents[1] / "fixtures/rope"
 COLUMNS = (

@@ -8,9 +8,10 @@ import pytest
 
 from extrapolate import __version__, files
 from extrapolate.errors import UserError
+from extrapolate.files import FORMAT
 from extrapolate.runs import tensors
 from extrapolate.runs.resolve import read_file
-from extrapolate.runs.run import FORMAT, Run
+from extrapolate.runs.run import Run
 
 
 def changed_run(run: Path, folder: Path, **changed: object) -> Path:
@@ -36,7 +37,7 @@ def test_a_run_of_another_format_is_refused(trained: Path, tmp_path: Path, numbe
 
 @pytest.mark.parametrize("name", ["model.safetensors", "state.safetensors"])
 def test_weights_and_states_of_another_format_are_refused(tmp_path: Path, name: str, monkeypatch) -> None:
-    monkeypatch.setattr(tensors, "FORMAT", FORMAT + 1)
+    monkeypatch.setattr(files, "FORMAT", FORMAT + 1)
     tensors.write(tmp_path / name, {}, {"step": 1})
     monkeypatch.undo()
     with pytest.raises(UserError, match=rf"{name} was written by another version of extrapolate: its format is"):
