@@ -113,10 +113,10 @@ def compare(
     and seeds. If a model has one seed, they cover only documents, and the verdict ends in "(this run)".
 
     runs: evaluated runs, their folders, or folders of them. before: the same, of an earlier state, or the folder of a
-    report on it. extensions: also compare what was applied at inference.
-    confidence: the level of the intervals. correct: `holm` corrects verdicts for the number of comparisons, so that the
-    probability of one or more false ones is at most 1 - `confidence`; `none` does not. Intervals are not corrected.
-    seq_len, corpus, precision, split: use only rows with these values, if runs differ in them.
+    report on it. extensions: also compare what was applied at inference. confidence: the level of the intervals.
+    correct: `holm` corrects verdicts for the number of comparisons, so that the probability of one or more false ones
+    is at most 1 - `confidence`; `none` does not. Intervals are not corrected. seq_len, corpus, precision, split: use
+    only rows with these values, if runs differ in them.
 
     Raises UserError if nothing was evaluated, or rows cannot be compared.
     """

@@ -231,9 +231,9 @@ def gather(paths: Sequence[Path]) -> Evaluated:
 
     A run is identified by its training settings and its weights (`results.identity`), even if its folder was renamed.
     Its name is that of its folder, or the one that copied rows give it, with as much of the path as distinguishes it
-    from the others. Left out are runs that are not evaluated or have no result of their last weights, and the
-    tables that a report in a folder below copied. Raises UserError if a path is no folder, holds no
-    evaluated run, or has rows of several trainings under one name.
+    from the others. Left out are runs that are not evaluated or have no result of their last weights, and the tables
+    that a report in a folder below copied. Raises UserError if a path is no folder, holds no evaluated run, or has rows
+    of several trainings under one name.
     """
     found: dict[Path, None] = {}
     unevaluated: list[Path] = []
@@ -279,33 +279,20 @@ def gather(paths: Sequence[Path]) -> Evaluated:
 def _of_other_weights(part: Part) -> bool:
     """Whether a run's folder has weights, or a training in progress, that none of its results is of.
 
-    Weights that are damaged or lack our record are not the evaluated ones. They are read whole only if their file is
-    newer than the results.
+    Weights that are damaged or lack our record are not the evaluated ones.
     """
-    path = part.folder / WEIGHTS
     if not part.own:
         return False
-    if not path.is_file():
+    if not (part.folder / WEIGHTS).is_file():
         state, log, metrics = ((part.folder / name).is_file() for name in (STATE, LOG, METRICS))
         return state or (log and not metrics) or _of_another_configuration(part)
     try:
         values = weights_of(part.folder)
-        evaluated_at = max(pc.max(rows["evaluated_at"]).as_py().timestamp() for rows in part.tables.values())
-        newer = path.stat().st_mtime > evaluated_at + 1  # rows have whole seconds
     except OSError:  # no permission to read it, so nothing is known
         return False
     evaluated = [one for rows in part.tables.values() for one in trained(rows)]
     last = max(one.step for one in evaluated)
-    if all(one.weights_sha256 != values for one in evaluated if one.step == last):
-        return True
-    if newer:
-        from extrapolate.runs import tensors  # imports torch, which a report rarely needs
-
-        try:
-            tensors.read(path)
-        except UserError:  # it is damaged
-            return True
-    return False
+    return all(one.weights_sha256 != values for one in evaluated if one.step == last)
 
 
 def weights_of(run: Path) -> str | None:

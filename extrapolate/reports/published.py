@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from extrapolate import results, specs
 from extrapolate.names import AS_TRAINED
-from extrapolate.results.columns import REAL, TEXT, Group, Table, always, named, sometimes
+from extrapolate.results.columns import REAL, TEXT, Group, Table, always, sometimes
 
 FILE = "published_cells.parquet"  # a study leaves it in its folder, for its report
 _NO_CELL = "no cell of the study repeats the row"
@@ -19,7 +19,7 @@ CELLS = Table(
         Group(
             "table", "what was published",
             (
-                named("table", "The table's name in the study's file."),
+                always("table", TEXT, "", "The table's name in the study's file."),
                 always("title", TEXT, "", "The table's title."),
                 always("source", TEXT, "", "Its source, such as an arXiv id."),
                 always("theirs", TEXT, "", "What the paper trained."),
@@ -32,9 +32,9 @@ CELLS = Table(
                 always("row", TEXT, "", "The row's name in the table."),
                 always("column", TEXT, "", "The column's name in the table."),
                 always("group", TEXT, "", "The group of rows that are compared; an empty string if all are."),
-                named(
-                    "quantity", "`loss` (nats per token), `perplexity`, or `time`, relative to the group's first row.",
-                    "loss|perplexity|time",
+                always(
+                    "quantity", TEXT, "",
+                    "`loss` (nats per token), `perplexity`, or `time`, relative to the group's first row.",
                 ),
                 sometimes("factor", REAL, "", "The evaluation length divided by the training length.", "it is a time"),
                 always("value", REAL, "", "The published number."),

@@ -9,7 +9,7 @@ import pandas as pd
 from extrapolate import results
 from extrapolate.reports.family import ERROR
 from extrapolate.reports.material import Material
-from extrapolate.results.columns import INT, REAL, TEXT, Group, Table, always, named
+from extrapolate.results.columns import INT, REAL, TEXT, Group, Table, always
 from extrapolate.results.verdicts import EQUIVALENT, ORDERED, UNDECIDED
 from extrapolate.statistics.comparison import Comparison, of_pairs
 from extrapolate.statistics.intervals import FEWEST_SEEDS
@@ -24,7 +24,7 @@ QUESTIONS = Table(
                 always("a", TEXT, "", "One model, as in the file."),
                 always("b", TEXT, "", "The other."),
                 always("factor", REAL, "", "The evaluation length divided by the training length."),
-                named("side", "Which of the two the row is of.", "a|b"),
+                always("side", TEXT, "", "Which of the two the row is of."),
                 always("run", TEXT, "", "A run of that model."),
                 always("extension", TEXT, "", "What is applied at inference."),
             ),

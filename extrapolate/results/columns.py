@@ -6,16 +6,13 @@ import pyarrow as pa
 
 TEXT, INT, REAL = pa.string(), pa.int64(), pa.float64()
 LABEL = pa.dictionary(pa.int32(), TEXT)  # for few distinct texts in millions of rows
-NAME = r"[\w.-]{1,80}"  # may be part of a file's name
-SPEC = NAME + r"(:[\w.,:=()+-]{1,200})?"
 
 
 @dataclass(frozen=True)
 class Column:
     """One column: its Arrow type, its unit (or an empty string), and whether every row must have a value.
 
-    `meaning` is a sentence that describes it; `empty` completes "empty if ..." for a column that is not required. If
-    there is a `pattern`, a regular expression, every value of the column matches it.
+    `meaning` is a sentence that describes it; `empty` completes "empty if ..." for a column that is not required.
     """
 
     name: str
@@ -24,7 +21,6 @@ class Column:
     required: bool = True
     meaning: str = ""
     empty: str = ""
-    pattern: str | None = None
 
 
 def always(name: str, type: pa.DataType, unit: str, meaning: str) -> Column:
@@ -35,11 +31,6 @@ def always(name: str, type: pa.DataType, unit: str, meaning: str) -> Column:
 def sometimes(name: str, type: pa.DataType, unit: str, meaning: str, empty: str) -> Column:
     """A column that may be empty, and is empty in every row of a file that lacks it."""
     return Column(name, type, unit, required=False, meaning=meaning, empty=empty)
-
-
-def named(name: str, meaning: str, pattern: str = NAME) -> Column:
-    """A column in which every row has a name without spaces or a path."""
-    return Column(name, TEXT, meaning=meaning, pattern=pattern)
 
 
 @dataclass(frozen=True)

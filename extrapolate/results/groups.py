@@ -5,7 +5,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from extrapolate import names
-from extrapolate.results.columns import INT, LABEL, REAL, SPEC, TEXT, Column, Group, always, named, sometimes
+from extrapolate.results.columns import INT, LABEL, REAL, TEXT, Column, Group, always, sometimes
 from extrapolate.results.metrics.base import ENDS
 from extrapolate.results.speed import MOST_TAKEN
 
@@ -29,9 +29,9 @@ def setting(*own: Column) -> Group:
             *own,
             always("factor", REAL, "", "The evaluation length divided by the training length L (`seq_len`)."),
             always("length", INT, "tokens", "The evaluation length: the inputs in a window."),
-            named("split", "The held-out split that was evaluated: `test` or `validation`."),
+            always("split", TEXT, "", "The held-out split that was evaluated: `test` or `validation`."),
             always("step", INT, "optimiser steps", "The training step of the checkpoint; 0 if it was imported."),
-            named("precision", "The precision of the evaluation: `fp32`, `bf16` or `int8`."),
+            always("precision", TEXT, "", "The precision of the evaluation: `fp32`, `bf16` or `int8`."),
             always(
                 "targets_hash", TEXT, "", "Identifies the scored targets; compare only rows in which it is equal."
             ),
@@ -59,9 +59,9 @@ def key(own: str) -> tuple[str, ...]:
     return ("run", "extension", own, "factor", "split", "step", "precision", "targets_hash")
 
 
-PROTOCOL = named(
-    "protocol", "Which tokens were scored with which context, as `--protocol` takes it: `sliding:stride=16`.", SPEC,
-)  # fmt: skip
+PROTOCOL = always(
+    "protocol", TEXT, "", "Which tokens were scored with which context, as `--protocol` takes it: `sliding:stride=16`."
+)
 LOSSES = Group(
     "losses", "of the model, and to compare it with",
     (

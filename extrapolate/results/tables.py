@@ -3,7 +3,7 @@
 import pyarrow as pa
 
 from extrapolate import names
-from extrapolate.results.columns import INT, REAL, SPEC, TEXT, Group, Table, always, named, sometimes
+from extrapolate.results.columns import INT, REAL, TEXT, Group, Table, always, sometimes
 from extrapolate.results.groups import (
     BEFORE,
     COUNTS,
@@ -124,7 +124,7 @@ EVAL_TARGETS = Table(
 PROBES = Table(
     groups=(
         setting(
-            named("probe", "The probe, as `--probes` takes it.", SPEC),
+            always("probe", TEXT, "", "The probe, as `--probes` takes it."),
             always("depth", REAL, "", "Where the block is: 0 is farthest from the question, 1 next to it."),
         ),
         Group(
@@ -241,8 +241,10 @@ TASKS = Table(
 )  # fmt: skip
 
 _INSPECTED = setting(
-    named("measurement", "What was measured, as `--measure` takes it."),
-    named("quantity", "The quantity of the measurement: docs/inspection.md defines each, with its unit."),
+    always("measurement", TEXT, "", "What was measured, as `--measure` takes it."),
+    always(
+        "quantity", TEXT, "", "The quantity of the measurement: docs/inspection.md defines each, with its unit."
+    ),
     sometimes("layer", INT, "", "The layer, from 0.", "the quantity is of the whole model"),
     sometimes("head", INT, "", "The head, from 0.", "the quantity is of the whole layer or model"),
     sometimes(

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import math
-import re
 import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -20,13 +19,6 @@ from extrapolate.specs import did_you_mean
 from extrapolate.specs.settings import Section
 
 T = TypeVar("T", bound="RunConfig")
-LONGEST_TOML = 100_000  # characters
-LONGEST_KEY = 20  # parts, such as the two of `base.lr`: tomllib takes time and memory quadratic in them
-# Matches what ends a key, the dots between its parts, and the strings and comments that may contain either.
-_KEYS = re.compile(
-    r'"""(?:\\.|[^\\])*?(?:"""|\Z)|\'{3}.*?(?:\'{3}|\Z)|"(?:\\.|[^"\\\n])*+"?|\'[^\'\n]*+\'?|#[^\n]*|[\[\]{}=,\n]|\.',
-    re.DOTALL,
-)
 
 
 class EncodingConfig(Section):
@@ -216,31 +208,13 @@ def read_config_file(path: Path) -> dict[str, Any]:
         text = path.read_text(encoding="utf-8")
         if path.suffix == ".json":
             return json.loads(text)
-        if len(text) > LONGEST_TOML:
-            raise UserError(f"{path} has {len(text):,} characters: a file of settings has at most {LONGEST_TOML:,}")
-        _check_keys(text, path)
         return tomllib.loads(text)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
-    except UserError:
-        raise
     except (ValueError, RecursionError) as error:  # neither, not UTF-8, too many digits, or too many brackets
         raise UserError(f"{path} is not valid {'JSON' if path.suffix == '.json' else 'TOML'}: {error}") from error
-
-
-def _check_keys(text: str, path: Path) -> None:
-    """Raises UserError if a key or a header has too many parts."""
-    dots = 0
-    for token in _KEYS.finditer(text):
-        if token[0] == ".":
-            dots += 1
-        elif token[0] in "[]{}=,\n":
-            dots = 0
-        if dots >= LONGEST_KEY:
-            line = text.count("\n", 0, token.start()) + 1
-            raise UserError(f"{path}, line {line}: a key has more than {LONGEST_KEY} parts")
 
 
 def validate(config: Mapping[str, Any], where: str) -> TrainedConfig:

@@ -7,7 +7,6 @@ import pandas as pd
 
 from extrapolate.errors import UserError
 
-FACTORS = (1e-9, 1e9)  # valid ratios of lengths
 # Columns in which all rows of a table must agree.
 COMPARABLE = ("corpus_hash", "seq_len", "precision", "split")
 MOST_VALUES = 4  # values of a column that a warning lists
@@ -34,12 +33,9 @@ def of_all_checkpoints(evals: pd.DataFrame, only: Mapping[str, Any]) -> pd.DataF
 def restricted(tables: Sequence[pd.DataFrame], only: Mapping[str, Any]) -> list[pd.DataFrame]:
     """The rows of each table restricted to `only`, for all checkpoints. A name that several models share gets sizes.
 
-    Raises UserError if rows differ in corpus, training length or split, rows of one table differ in precision, a
-    restriction leaves no rows, or a factor is out of range.
+    Raises UserError if rows differ in corpus, training length or split, rows of one table differ in precision, or a
+    restriction leaves no rows.
     """
-    for rows in tables:
-        if len(wrong := rows["factor"][~rows["factor"].between(*FACTORS)]):
-            raise UserError(f"the tables have rows at {wrong.iloc[0]:g}x, which is no length: evaluate again")
     for column, value in only.items():
         known = sorted({str(v) for rows in tables for v in rows[column]})
         if str(value) not in known:

@@ -67,8 +67,6 @@ def of_documents(rows: pd.DataFrame, documents: pd.DataFrame) -> pd.DataFrame:
 
     Documents' rows are numbered by group, so that texts are compared only once per group, which may have thousands.
     """
-    if documents.empty:
-        return pd.DataFrame(columns=[*_KEYS, *_TOLD])
     group, keys = numbered(documents, _KEYS)
     told = keys.merge(rows[[*_KEYS, *_TOLD]].drop_duplicates(_KEYS), on=_KEYS).set_index("group")
     told = told[_TOLD].astype({"model": "category", "plan_hash": "category"})

@@ -1,12 +1,9 @@
 """What a run's folder keeps: rows of the weights that are in it."""
 
-import os
 import shutil
-import time
 
 import pytest
 import torch
-from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 import extrapolate as xt
@@ -143,19 +140,13 @@ def test_results_are_not_those_of_weights_that_another_program_wrote(cli, filled
     assert "was written by another program" in cli("eval-lengths", filled, *FEW).error()
 
 
-@pytest.mark.parametrize("what", ["values", "half", "pickle"])
+@pytest.mark.parametrize("what", ["half", "pickle"])
 def test_results_are_not_those_of_damaged_weights(cli, filled, what):
     weights = filled / "model.safetensors"
-    if what == "values":
-        with safe_open(weights, framework="pt") as file:
-            record = file.metadata()
-        save_file({name: 2 * tensor for name, tensor in load_file(weights).items()}, weights, record)
-    elif what == "half":
+    if what == "half":
         weights.write_bytes(weights.read_bytes()[: weights.stat().st_size // 2])
     else:
         torch.save({}, weights)
-    later = time.time() + 5
-    os.utime(weights, (later, later))  # rows have whole seconds
     assert "no result is of the weights that are there now; evaluate again" in cli("report", filled).error()
     assert "damaged" in cli("eval-lengths", filled, *FEW).error()
 

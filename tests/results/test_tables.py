@@ -24,13 +24,10 @@ def fill(table: Table, **values: Any) -> dict[str, Any]:
     return {column.name: made[column.type] for column in table.columns} | values
 
 
-def test_keys_are_required_columns_and_what_files_are_named_after_is_plain() -> None:
+def test_keys_are_required_columns() -> None:
     for table in (EVALS, EVAL_DOCUMENTS, PROBES, TASKS):
         assert set(table.key) <= {column.name for column in table.columns if column.required}
         assert all(group.name and group.meaning and group.columns for group in table.groups)
-        kind = {"protocol", "probe"} & set(table.key)
-        plain = {"precision"} | ({*kind, "split"} if kind else set())
-        assert {column.name for column in table.columns if column.pattern} == plain
 
 
 @pytest.mark.parametrize(
