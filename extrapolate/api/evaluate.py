@@ -123,7 +123,9 @@ def evaluate_tasks(
     limit: Annotated[
         float | None, Flag("the number of questions of each task; below 1, their share", _WHAT, usual="all")
     ] = None,
-    include_path: Annotated[str | Path | None, Flag("a folder with your own tasks; their Python runs", _WHAT)] = None,
+    include_path: Annotated[
+        str | Path | None, Flag("a folder with your own tasks; needs --trust-code when they are new", _WHAT)
+    ] = None,
     data_dir: Annotated[
         str | Path | None, Flag("copies of data sets, each in a folder of its name on the Hub", _WHAT)
     ] = None,
@@ -141,8 +143,8 @@ def evaluate_tasks(
     reads at once, and the length that extensions are set for (default: the length of the training windows); longer
     texts lose their first tokens. shots: solved examples before each question (default: as the task says, or none).
     limit: the number of questions of each task, or their share if below 1 (default: all). include_path: a folder with
-    your own tasks. data_dir: a folder with copies of data sets, each under its name on the Hub. precision: `fp32`,
-    `bf16` or `int8`.
+    your own tasks; unless they have run before, they need `trust_code`. data_dir: a folder with copies of data sets,
+    each under its name on the Hub. precision: `fp32`, `bf16` or `int8`.
 
     Raises UserError if lm-eval, a task, its data or a run is missing, or a run cannot be evaluated at this length;
     RunsFailed at the end if some of several runs failed.

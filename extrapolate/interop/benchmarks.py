@@ -22,6 +22,8 @@ from extrapolate import results
 from extrapolate.errors import UserError
 from extrapolate.evaluation.rows import common, label_of
 from extrapolate.results.tables import TASKS
+from extrapolate.runs import trust
+from extrapolate.runs.run import file_sha256
 from extrapolate.specs import did_you_mean
 
 if TYPE_CHECKING:
@@ -59,7 +61,8 @@ class Tasks:
         """Loads tasks by names or patterns, such as `mmlu_*`.
 
         include_path: a folder with the user's own tasks. data_dir: a folder with copies of data sets, each under its
-        name on the Hub. Raises UserError if lm-eval, a task or its data is missing.
+        name on the Hub. Raises UserError if lm-eval, a task or its data is missing, or a file of `include_path` that
+        can bring code is not trusted.
         """
         check_installed()
         if not names:
@@ -67,6 +70,9 @@ class Tasks:
         for name, folder in (("include_path", include_path), ("data_dir", data_dir)):
             if folder is not None and not folder.is_dir():
                 raise UserError(f"`{name}={folder}` is no folder")
+        for file in () if include_path is None else sorted(include_path.rglob("*")):
+            if file.suffix in (".py", ".yaml", ".yml"):  # a YAML file can call any function, and its templates are code
+                trust.check(file_sha256(file), file)
         import datasets
         from lm_eval.tasks import TaskManager
 

@@ -1,35 +1,9 @@
-"""Ctrl-C and SIGTERM: told apart from exceptions of a user's own code, or held back until a step has ended."""
+"""Ctrl-C and SIGTERM, held back until a step has ended."""
 
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
-
-
-class Pressed(KeyboardInterrupt):
-    """The user pressed Ctrl-C."""
-
-
-@contextmanager
-def told_apart() -> Iterator[None]:
-    """Makes Ctrl-C raise Pressed, so that any other KeyboardInterrupt was raised by code.
-
-    Does nothing outside the main thread, or if Ctrl-C does not have Python's own handler.
-    """
-    main = threading.current_thread() is threading.main_thread()
-    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield
-        return
-
-    def press(number: int, frame: FrameType | None) -> None:
-        raise Pressed
-
-    signal.signal(signal.SIGINT, press)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Interrupted(RuntimeError):  # noqa: N818 (not an error)

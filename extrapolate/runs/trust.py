@@ -36,31 +36,27 @@ def decided(call: F) -> F:
     return cast(F, deciding)
 
 
-def allow(sha256: str, file: Path, recorded: bool = True) -> None:
-    """Lets files with this content run, now and, if it is recorded, later."""
-    if sha256 in _allowed():
-        return
-    _now.add(sha256)
-    if not recorded:
-        return
-    place = record()
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with place.open("a", encoding="utf-8") as lines:
-            lines.write(f"{sha256} {file.name!r}\n")
-    except OSError:  # the user is asked again next time
-        return
-
-
 def check(sha256: str, file: Path) -> None:
     """Raises UserError if a file with this content may not run. In a call with `trust_code`, it may from now on."""
     if _decision.get():
         allow(sha256, file)
     if sha256 not in _allowed():
         raise UserError(
-            f"{file} is Python code that came with data, and you have not run it before: read it, and add "
-            "`trust_code=True` if you trust it"
+            f"{file} is code that came with data, and you have not run it before: read it, and add `trust_code=True` "
+            "if you trust it"
         )
+
+
+def allow(sha256: str, file: Path, recorded: bool = True) -> None:
+    """Lets files with this content run, now and, if it is recorded, later."""
+    if sha256 in _allowed():
+        return
+    _now.add(sha256)
+    if recorded:
+        with contextlib.suppress(OSError):  # the user is asked again next time
+            record().parent.mkdir(parents=True, exist_ok=True)
+            with record().open("a", encoding="utf-8") as lines:
+                lines.write(f"{sha256} {file.name!r}\n")
 
 
 @contextlib.contextmanager
@@ -101,7 +97,6 @@ def record() -> Path:
 
 def _allowed() -> set[str]:
     try:
-        lines = record().read_text(encoding="utf-8", errors="replace").splitlines()
+        return _now | {line.partition(" ")[0] for line in record().read_text("utf-8", errors="replace").splitlines()}
     except OSError:
-        lines = []
-    return _now | {line.partition(" ")[0] for line in lines}
+        return _now

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from extrapolate.errors import UserError
-from extrapolate.machine.interrupts import Pressed, told_apart
 from extrapolate.specs import USER_MODULE, Registry, check_signature, did_you_mean
 
 T = TypeVar("T")
@@ -35,8 +34,8 @@ def load_user_class(file: Path, name: str, base: type[T]) -> type[T]:
     Raises UserError if the file, the class or its base is missing, the file does not import, or the arguments of the
     class cannot be a configuration.
     """
-    candidates = {key: value for key, value in _classes_of(file).items() if issubclass(value, base)}
-    candidates.pop(base.__name__, None)
+    found = {key: value for key, value in _names_of(file).items() if isinstance(value, type)}
+    candidates = {key: value for key, value in found.items() if issubclass(value, base) and value is not base}
     if name not in candidates:
         raise UserError(f"{file} has no {base.__name__} called '{name}'; {did_you_mean(name, candidates)}")
     check_signature(candidates[name], base, file)
@@ -45,8 +44,8 @@ def load_user_class(file: Path, name: str, base: type[T]) -> type[T]:
 
 def derives(file: Path, name: str, base: type) -> bool:
     """Whether the class `name` of a Python file derives from `base`. Raises UserError if the file does not import."""
-    cls = _classes_of(file).get(name)
-    return cls is not None and issubclass(cls, base)
+    cls = _names_of(file).get(name)
+    return isinstance(cls, type) and issubclass(cls, base)
 
 
 def load_function(file: Path, name: str) -> Callable[[], Any]:
@@ -59,10 +58,6 @@ def load_function(file: Path, name: str) -> Callable[[], Any]:
     except TypeError:
         raise UserError(f"{file}: {name} must take no arguments, and be called as {name}()") from None
     return found[name]
-
-
-def _classes_of(file: Path) -> dict[str, type]:
-    return {key: value for key, value in _names_of(file).items() if isinstance(value, type)}
 
 
 # Called with the SHA-256 and the path of a Python file before it runs; raises UserError if it may not.
@@ -120,18 +115,18 @@ def _names_of(file: Path) -> dict[str, Any]:
     module.__file__ = str(file)
     sys.modules[module.__name__] = module  # dataclasses look their module up
 
-    def load() -> None:
+    def load() -> dict[str, Any]:
         # Not with an import, which could run another file: a compiled one beside it.
         code = _codes[module.__name__] = compile(content, str(file), "exec", dont_inherit=True)
         exec(code, vars(module))
+        return dict(vars(module))
 
     def wrong(error: BaseException) -> UserError:
         del sys.modules[module.__name__]
-        hint = "" if isinstance(error, Exception) else '; put what only a script does under if __name__ == "__main__":'
+        hint = '; put what only a script does under if __name__ == "__main__":' * isinstance(error, SystemExit)
         return UserError(f"{file} does not import: {type(error).__name__}: {error}{hint}")
 
-    of_user(load, wrong)
-    return dict(vars(module))
+    return of_user(load, wrong)
 
 
 def of_user(call: Callable[[], T], wrong: Callable[[BaseException], BaseException]) -> T:
@@ -139,41 +134,29 @@ def of_user(call: Callable[[], T], wrong: Callable[[BaseException], BaseExceptio
 
     This includes SystemExit, which would end the program as if nothing were wrong.
     """
-    with told_apart():
-        try:
-            return call()
-        except Pressed:
+    try:
+        return call()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        if (instead := wrong(error)) is error:
             raise
-        except BaseException as error:
-            if (instead := wrong(error)) is error:
-                raise
-            raise instead from error
+        raise instead from error
 
 
 def described(error: BaseException, file: Path) -> str:
     """`IndexError: index 64 is out of bounds, in line 12`: the first line of an error, and where the file raised it."""
+    first, _, _ = str(error).strip().partition("\n")
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if Path(frame.filename).resolve() == file.resolve()]
-    return _first_line(error) + (f", in line {lines[-1]}" if lines else "")
-
-
-def _first_line(error: BaseException) -> str:
-    """`IndexError: index 64 is out of bounds`."""
-    words = str(error).strip().splitlines()
-    return type(error).__name__ + (f": {words[0]}" if words else "")
+    return type(error).__name__ + (f": {first}" if first else "") + (f", in line {lines[-1]}" if lines else "")
 
 
 def mistake_of_user(error: BaseException) -> UserError | None:
     """The message for an error raised in a user's own file, or None for other errors and those that are clear."""
-    if isinstance(error, UserError | OSError | MemoryError | KeyboardInterrupt):
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    own = [one.f_code for one in frames if str(one.f_globals.get("__name__")).startswith(USER_MODULE)]
+    if not own or isinstance(error, UserError | OSError | MemoryError | KeyboardInterrupt):
         return None
-    own = [
-        (frame, line)
-        for frame, line in traceback.walk_tb(error.__traceback__)
-        if str(frame.f_globals.get("__name__")).startswith(USER_MODULE)
-    ]
-    if not own:
-        return None
-    frame, line = own[-1]
-    code = frame.f_code
-    return UserError(f"{code.co_filename}: {code.co_name} failed: {_first_line(error)}, in line {line}")
+    file = own[-1].co_filename
+    return UserError(f"{file}: {own[-1].co_name} failed: {described(error, Path(file))}")

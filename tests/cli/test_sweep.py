@@ -277,7 +277,7 @@ def test_an_encoding_of_ones_own_beside_the_studys(
     (tmp_path / "mine.py").write_text((EXAMPLES / "my_encoding.py").read_text())
     (tmp_path / "other.toml").write_text(study.read_text().replace("yarn:factor=4", "root.py:Root"))
     (tmp_path / "root.py").write_text(ROOT)
-    assert "root.py is Python code that came with data" in cli("sweep", "other.toml", "--pe", "mine.py:LogBias").error()
+    assert "root.py is code that came with data" in cli("sweep", "other.toml", "--pe", "mine.py:LogBias").error()
     cli("sweep", study, "--pe", "mine.py:LogBias", "--jobs", 1).succeeded()
     mine = tmp_path / "sweeps" / "small-mine-LogBias"
     assert set(statuses(mine)) == {"mine-LogBias-lr0.001-s0", "mine-LogBias-lr0.003-s0"}

@@ -1,4 +1,4 @@
-"""Python code that came with data runs only where the user says so; what only reads runs none."""
+"""Code that came with data runs only where the user says so; what only reads runs none."""
 
 import hashlib
 import py_compile
@@ -88,7 +88,7 @@ def sent(_sent, ckpt, another_user) -> Path:
 class TestACopyInARun:
     def test_it_runs_only_once_it_is_trusted(self, cli, sent, marker) -> None:
         message = cli("eval-lengths", sent.parent, *FEW).error(1)  # the other run is evaluated
-        assert f"{sent / 'encoding.py'} is Python code that came with data" in message
+        assert f"{sent / 'encoding.py'} is code that came with data" in message
         assert "--trust-code" in message
         assert not marker.exists()
         cli("eval-lengths", sent, *FEW, "--trust-code").succeeded()
@@ -129,7 +129,7 @@ class TestACopyInARun:
         cli("train", *tune, "--extend", f"{code}:Half").succeeded()
         another_user()
         message = cli("eval-lengths", "tuned", *FEW).error()
-        assert f"tuned/extensions/{hashlib.sha256(code.read_bytes()).hexdigest()}.py is Python code" in message
+        assert f"tuned/extensions/{hashlib.sha256(code.read_bytes()).hexdigest()}.py is code that" in message
         assert not marker.exists()
         cli("eval-lengths", "tuned", *FEW, "--trust-code").succeeded()
         assert marker.exists()
@@ -169,7 +169,7 @@ class TestAPathInAConfiguration:
     def test_a_file_of_settings_may_name_one_that_is_trusted(self, cli, tiny, code, marker, tmp_path) -> None:
         (tmp_path / "study.toml").write_text(f'[encoding]\nname = "{code}:Mine"\n')
         arguments = ["train", "--config", "study.toml", *tiny, "--out", "run"]
-        assert f"{code} is Python code that came with data" in cli(*arguments).error()
+        assert f"{code} is code that came with data" in cli(*arguments).error()
         assert not marker.exists()
         cli(*arguments, "--trust-code").succeeded()
         assert marker.exists()
@@ -304,7 +304,7 @@ class TestAStudy:
     def test_what_it_names_runs_only_once_it_is_trusted(self, cli, refused, study, marker, tmp_path, old, new) -> None:
         file = study(old, new)
         for flags in ([], ["--dry-run"], ["--array", "0/2"]):
-            words = (f"{file}, line ", "mine.py is Python code that", "--trust-code")
+            words = (f"{file}, line ", "mine.py is code that", "--trust-code")
             refused(["sweep", file, "--jobs", 1, *flags], *words)
         cli("status", tmp_path).succeeded()
         assert not marker.exists()

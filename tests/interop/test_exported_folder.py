@@ -140,7 +140,7 @@ class TestUsersFiles:
         run = random_run(tmp_path / "run", MY_ENCODING)
         monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "elsewhere"))
         monkeypatch.setattr("extrapolate.runs.trust._now", set())
-        with pytest.raises(UserError, match="Python code that came with data"):
+        with pytest.raises(UserError, match="code that came with data"):
             xt.export(run.path, tmp_path / "out")
         assert xt.export(run.path, tmp_path / "out", trust_code=True).remote_code
 

@@ -105,7 +105,8 @@ def test_scores_are_those_of_lm_evals_own_model_on_the_exported_folder(
 
     run = Run.open(ckpt / encoding)
     folder = xt.export(run, tmp_path / "exported").folder
-    ours = xt.evaluate_tasks(run, "hellaswag", length=length, include_path=HELLASWAG, data_dir=copies, device="cpu")
+    asked = {"include_path": HELLASWAG, "data_dir": copies, "device": "cpu", "trust_code": True}
+    ours = xt.evaluate_tasks(run, "hellaswag", length=length, **asked)
     theirs = HFLM(str(folder), batch_size=5, device="cpu", dtype="float32", max_length=length)
     monkeypatch.chdir(copies)
     manager = TaskManager(include_path=str(HELLASWAG), include_defaults=False)
@@ -153,7 +154,7 @@ def test_texts_that_differ_in_their_last_token_alone_are_computed_once(
 
 def test_rows_say_what_was_asked_and_are_kept(ckpt: Path, copies: Path) -> None:
     run = ckpt / "rope"
-    asked = {"include_path": HELLASWAG, "data_dir": copies, "device": "cpu"}
+    asked = {"include_path": HELLASWAG, "data_dir": copies, "device": "cpu", "trust_code": True}
     table = xt.evaluate_tasks(run, "hellaswag", extend="pi:factor=4", length=LONG, **asked)
     assert table["extension"].tolist() == ["as-trained"] * 2 + ["pi:factor=4"] * 2
     assert set(table["length"]) == {LONG}
@@ -186,7 +187,9 @@ def test_another_edition_of_a_task_asks_other_questions(ckpt: Path, tmp_path: Pa
     for choices, version in ((["blue", "red"], 1), (["red", "blue"], 1), (["blue", "sad"], 1), (["blue", "red"], 2)):
         edition = task | {"doc_to_choice": choices, "metadata": {"version": version}}
         (tmp_path / "sky.yaml").write_text(json.dumps(edition))
-        table = xt.evaluate_tasks(ckpt / "rope", "sky", include_path=tmp_path, length=LONG, device="cpu")
+        table = xt.evaluate_tasks(
+            ckpt / "rope", "sky", include_path=tmp_path, length=LONG, device="cpu", trust_code=True
+        )
         hashes |= set(table["targets_hash"])
     assert len(hashes) == 4
 
@@ -216,7 +219,7 @@ process_results: !function scores.process
 metric_list: [{{metric: mine, aggregation: !function scores.first}}]
 """
     )
-    asked = {"include_path": tmp_path, "length": LONG, "device": "cpu"}
+    asked = {"include_path": tmp_path, "length": LONG, "device": "cpu", "trust_code": True}
     first = "def first(found): return found[0]\n"
     for scores, expected in (("{'mine': 0.5}", 0.5), ("{'mine': np.float32(0.25)}", 0.25)):
         (tmp_path / "scores.py").write_text(SCORES.format(scores=scores) + first)
@@ -240,7 +243,13 @@ def test_a_group_has_rows_of_its_own_where_it_has_a_score(ckpt: Path, copies: Pa
     (tmp_path / "tasks").mkdir()
     (tmp_path / "tasks/both.yaml").write_text(GROUP.format(name="both") + scored)
     (tmp_path / "tasks/loose.yaml").write_text(GROUP.format(name="loose"))
-    asked = {"include_path": tmp_path / "tasks", "data_dir": copies, "device": "cpu", "length": LONG}
+    asked = {
+        "include_path": tmp_path / "tasks",
+        "data_dir": copies,
+        "device": "cpu",
+        "length": LONG,
+        "trust_code": True,
+    }
     both, loose = (xt.evaluate_tasks(ckpt / "rope", name, **asked) for name in ("both", "loose"))
     accuracy = both[both["metric"] == "acc"].set_index("task")
     assert accuracy["group"].fillna("").to_dict() == {"hellaswag": "both", "arc_easy": "both", "both": ""}
@@ -259,7 +268,7 @@ def test_a_group_has_rows_of_its_own_where_it_has_a_score(ckpt: Path, copies: Pa
 def test_a_model_of_another_library_is_asked_too(ckpt: Path, copies: Path, tmp_path: Path) -> None:
     run = Run.open(ckpt / "rope")
     other = xt.foreign(run.model, "Other", seq_len=16, tokenizer=run.path, out=tmp_path / "other")
-    asked = {"include_path": HELLASWAG, "data_dir": copies, "device": "cpu", "length": LONG}
+    asked = {"include_path": HELLASWAG, "data_dir": copies, "device": "cpu", "length": LONG, "trust_code": True}
     table = xt.evaluate_tasks([run, other], "hellaswag", **asked)
     ours, theirs = (mine for _, mine in table.groupby("model", sort=False))
     assert scores_of(ours) == scores_of(theirs)
@@ -306,7 +315,7 @@ def test_a_report_has_the_scores_beside_the_papers(evaluated: Path, copies: Path
 
 
 def test_lm_evals_own_bars_are_not_drawn(ckpt: Path, copies: Path, process: Any) -> None:
-    asked = ["--include-path", HELLASWAG, "--data-dir", copies, "--limit", 2, "--device", "cpu"]
+    asked = ["--include-path", HELLASWAG, "--data-dir", copies, "--limit", 2, "--device", "cpu", "--trust-code"]
     ended = process("eval-tasks", ckpt / "rope", "--tasks", "hellaswag", *asked).succeeded()
     assert "hellaswag acc_norm" in ended.out
     assert "it/s" not in ended.err
@@ -319,7 +328,7 @@ def test_lm_evals_own_bars_are_not_drawn(ckpt: Path, copies: Path, process: Any)
         (["--tasks", "hellaswagg"], "lm-eval has no task 'hellaswagg'"),
         (["--tasks", ""], "name at least one task: --tasks hellaswag"),
         (["--tasks", "hellaswag", "--include-path", "nowhere"], "--include-path nowhere is no folder"),
-        (["--tasks", "hellaswag", "--include-path", HELLASWAG], r"cannot be loaded: .*--data-dir"),
+        (["--tasks", "hellaswag", "--include-path", HELLASWAG, "--trust-code"], r"cannot be loaded: .*--data-dir"),
         (["--tasks", "hellaswag", "--limit", "0"], "--limit must be above 0"),
         (["--tasks", "hellaswag", "--shots", "-1"], "Invalid value for '--shots': .*0"),
         (["--tasks", "hellaswag", "--length", "1"], "--length must be between 2"),
@@ -339,7 +348,30 @@ def test_a_task_that_runs_what_a_model_writes_is_refused(tmp_path: Path, copies:
     with (tmp_path / "tasks/arc_easy.yaml").open("a") as file:
         file.write("unsafe_code: true\n")
     with pytest.raises(xt.UserError, match="the task arc_easy runs what a model writes"):
-        xt.evaluate_tasks(ckpt / "rope", "arc_easy", include_path=tmp_path / "tasks", data_dir=copies)
+        xt.evaluate_tasks(ckpt / "rope", "arc_easy", include_path=tmp_path / "tasks", data_dir=copies, trust_code=True)
+
+
+@pytest.mark.usefixtures("few_tasks")
+@pytest.mark.parametrize("by", ["a function", "a template"])
+def test_a_folder_of_tasks_runs_only_once_it_is_trusted(by: str, ckpt: Path, tmp_path: Path, cli: Any) -> None:
+    """A YAML file needs no Python file beside it: it can call any function, and its templates reach all of Python."""
+    ran, own = tmp_path / "ran", tmp_path / "own"
+    own.mkdir()
+    (own / "sky.jsonl").write_text(json.dumps({"text": "The sky is"}) + "\n")
+    (own / "marks.py").write_text(f"open({str(ran)!r}, 'w')\ndef text(doc): return doc['text']\n")
+    template = "{{ cycler.__init__.__globals__.os.makedirs('" + str(ran) + "', exist_ok=True) or text }}"
+    text = "!function marks.text" if by == "a function" else json.dumps(template)
+    (own / "sky.yaml").write_text(
+        f"task: sky\ndataset_path: json\ndataset_kwargs: {{data_files: {{test: {own}/sky.jsonl}}}}\ntest_split: test\n"
+        f"output_type: multiple_choice\ndoc_to_text: {text}\ndoc_to_choice: [blue, red]\ndoc_to_target: 0\n"
+    )
+    if by == "a template":
+        (own / "marks.py").unlink()
+    asked = ["eval-tasks", ckpt / "rope", "--tasks", "sky", "--include-path", own, "--length", LONG, "--device", "cpu"]
+    assert "is code that came with data" in cli(*asked).error()
+    assert not ran.exists()
+    cli(*asked, "--trust-code").succeeded()
+    assert ran.exists()
 
 
 def test_a_text_begins_with_what_the_tokenizer_begins_it_with(ckpt: Path) -> None:
