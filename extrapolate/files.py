@@ -25,7 +25,7 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Calls `write` with a temporary name beside `path`, flushes, and renames. On failure nothing is left behind."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     with naming(path):
-        temporary.unlink(missing_ok=True)  # from a killed process, or a link to anywhere
+        temporary.unlink(missing_ok=True)  # from a killed process
         try:
             write(temporary)
             sync(temporary)
@@ -44,30 +44,21 @@ def naming(path: Path) -> Iterator[None]:
     """
     try:
         yield
-    except OSError as error:
-        name = os.path.basename(str(error.filename or ""))
-        if name.startswith(".") and name.endswith((".partial", ".lock")):
-            error.filename, error.filename2 = str(path), None
-        elif error.filename is None and error.errno in FULL:
-            error.filename = str(path)
-        raise
-    except UserError:
-        raise
     except Exception as error:
-        for number in FULL:
-            if os.strerror(number) in str(error):
-                raise OSError(number, os.strerror(number), str(path)) from error
-        raise
+        name = str(getattr(error, "filename", None) or "")
+        number = None if name else next((one for one in FULL if os.strerror(one) in str(error)), None)
+        if isinstance(error, OSError) and name.endswith((".partial", ".lock")):
+            number = error.errno
+        if number is None:
+            raise
+        raise OSError(number, os.strerror(number), str(path)) from error
 
 
 def sync(path: Path) -> None:
-    """Makes a file's content or a folder's renames durable. An error names the path."""
+    """Makes a file's content or a folder's renames durable."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
-    except OSError as error:
-        error.filename = str(path)
-        raise
     finally:
         os.close(descriptor)
 
@@ -79,21 +70,9 @@ def make_folder(path: Path) -> None:
 
 
 def check_no_link(path: Path) -> None:
-    """Raises UserError if a path to be written is a link, which may lead anywhere."""
+    """Raises UserError if a folder to be written is a link: in a run from someone else, it may lead anywhere."""
     if path.is_symlink():
         raise UserError(f"{path} is a link: replace it with a folder")
-
-
-def check_regular(path: Path) -> None:
-    """Raises UserError if a path exists but is not a regular file. Reading a pipe, for example, would hang."""
-    if path.exists() and not path.is_file():
-        raise UserError(f"{path} is no file: remove it")
-
-
-def read_bytes(path: Path) -> bytes:
-    """A file's content. Raises UserError as `check_regular` does, and FileNotFoundError if it does not exist."""
-    check_regular(path)
-    return path.read_bytes()
 
 
 def write_bytes(path: Path, content: bytes | memoryview) -> None:
@@ -114,11 +93,9 @@ def write_json(path: Path, value: Any) -> None:
 def read_json(path: Path) -> Any:
     """Reads a JSON file. Raises UserError if it is damaged or missing."""
     try:
-        return json.loads(read_bytes(path).decode())
+        return json.loads(path.read_bytes())
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
-    except UserError:
-        raise
     except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, too many digits, or too many brackets
         raise UserError(f"{path} is damaged: {error}; restore it") from error
 
@@ -131,19 +108,13 @@ def write_sealed(path: Path, record: Mapping[str, Any]) -> None:
 def read_sealed(path: Path) -> dict[str, Any]:
     """Reads an object from `write_sealed`, without the seal. Raises UserError if the file is damaged or missing."""
     record = read_json(path)
-    if not isinstance(record, dict):
-        raise UserError(f"{path} is damaged: it is not an object; restore it")
-    return unsealed(record, str(path))
+    return unsealed(record if isinstance(record, dict) else {}, str(path))
 
 
 def unsealed(record: Mapping[str, Any], where: str) -> dict[str, Any]:
     """The record without its seal. Raises UserError if the seal does not match the content."""
     content = {name: value for name, value in record.items() if name != SEAL}
-    try:
-        same = record.get(SEAL) == sealed_hash(content)
-    except RecursionError:  # too deep to write, although it could be read
-        same = False
-    if not same:
+    if record.get(SEAL) != sealed_hash(content):
         raise UserError(
             f"{where} is damaged, or was changed by hand: it does not have the hash it was written with; restore it"
         )
@@ -190,13 +161,9 @@ def locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
         yield
 
 
-def _nothing(folder: Path) -> bool:
-    return False
-
-
 @contextlib.contextmanager
 def new_folder(
-    out: Path, check: Callable[[Path], None] | None = None, goes_on: Callable[[Path], bool] = _nothing
+    out: Path, check: Callable[[Path], None] | None = None, goes_on: Callable[[Path], bool] = lambda folder: False
 ) -> Iterator[Path]:
     """Gives an empty folder beside `out`, which is renamed to `out` at the end. On failure nothing is left behind.
 
@@ -205,111 +172,62 @@ def new_folder(
 
     If `out` exists, `check` is called with it, and raises UserError if it must stay; without `check` it always stays.
     Otherwise the new folder replaces it. After a kill, the old or the new folder is there, complete; the next call
-    removes the rest, and restores the old one if the kill came between two renames. Links in `out` are followed. Raises
+    removes the rest, and restores the old one if the kill came between the two renames. A link is followed. Raises
     UserError if `out` cannot be a new folder, or another process is writing it.
     """
-    place = _place(out)
-    beside = _Beside(place)
+    place = out.resolve()
+    if place in (Path.cwd(), *Path.cwd().parents):
+        raise UserError(f"{out} is the folder you are in, or one above it: name a folder of its own as `out`")
+    if os.path.ismount(place):
+        raise UserError(f"a disk is mounted at {out}, which cannot be replaced: name a folder in it as `out`")
+    if place.exists() and not place.is_dir():
+        raise UserError(f"{out} is a file, not a folder; choose another `out`")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    new, old, lock = (place.with_name(f".{place.name}.{end}") for end in ("partial", "previous.partial", "lock"))
 
-    def refuse() -> None:
+    def check_replaceable() -> None:
         if place.exists() and check is None:
             raise UserError(f"{out} already exists; choose another folder, or delete it")
         if place.exists() and check is not None:
             check(place)
 
-    with naming(out), _held(beside.lock, out):
-        kept = goes_on
+    def settle(keep: bool) -> None:
+        if old.exists() and not place.exists():
+            old.rename(place)
+        for path in (old,) if keep else (old, new):
+            shutil.rmtree(path, ignore_errors=not path.exists())
+
+    with naming(out), _held(lock, out):
+        wrong = False
         try:
-            beside.settle(goes_on)
-            refuse()
-            beside.new.mkdir(exist_ok=True)
+            settle(goes_on(new))
+            check_replaceable()
+            new.mkdir(exist_ok=True)
             try:
-                yield beside.new
+                yield new
             except UserError:
-                kept = _nothing
+                wrong = True
                 raise
-            for path in beside.new.iterdir():  # libraries may not have flushed what they wrote
+            for path in (*new.iterdir(), new):  # libraries may not have flushed what they wrote
                 sync(path)
-            sync(beside.new)
-            refuse()  # again, so as not to lose what was put there in the meantime
+            check_replaceable()  # again, so as not to lose what was put there in the meantime
             if place.exists():
-                shutil.copymode(place, beside.new)
-                place.rename(beside.old)
-            beside.new.rename(place)
+                shutil.copymode(place, new)
+                place.rename(old)
+            new.rename(place)
             sync(place.parent)
         finally:
-            beside.settle(kept)
-            beside.lock.unlink(missing_ok=True)  # a process that opened it sees that it is gone
-
-
-def tidy(out: Path) -> None:
-    """Removes what a process left beside a new folder if it was killed just after finishing it."""
-    beside = _Beside(Path(os.path.realpath(out)))
-    if beside.lock.exists():
-        with contextlib.suppress(UserError), _held(beside.lock, out):  # if it is held, its holder will tidy
-            beside.settle()
-            beside.lock.unlink(missing_ok=True)
-
-
-class _Beside:
-    """The paths beside a folder in the making: the new one, the one that it replaces, and the lock."""
-
-    def __init__(self, place: Path) -> None:
-        self.place, name = place, place.name
-        self.new, self.old = place.with_name(f".{name}.partial"), place.with_name(f".{name}.previous.partial")
-        self.lock = place.with_name(f".{name}.lock")
-
-    def settle(self, goes_on: Callable[[Path], bool] = _nothing) -> None:
-        """Removes everything but the folder and work that `goes_on`. Needs the lock.
-
-        If the folder is missing, the old one takes its place.
-        """
-        if self.old.is_dir() and not self.old.is_symlink() and not self.place.exists():
-            self.old.rename(self.place)
-        _remove(self.old)
-        if not self.new.is_dir() or self.new.is_symlink() or not goes_on(self.new):
-            _remove(self.new)
-
-
-def _place(out: Path) -> Path:
-    """The path of a new folder, with all links followed. Creates its parent."""
-    place = Path(os.path.realpath(out))
-    if place.is_symlink():
-        raise UserError(f"{out} is a link to itself; choose another `out`")
-    if place.exists() and not place.is_dir():
-        raise UserError(f"{out} is a file, not a folder; choose another `out`")
-    here = Path.cwd()
-    if place == here or place in here.parents:
-        raise UserError(f"{out} is the folder you are in, or one above it: name a folder of its own as `out`")
-    if os.path.ismount(place):
-        raise UserError(f"a disk is mounted at {out}, which cannot be replaced: name a folder in it as `out`")
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError) as error:
-        raise UserError(f"{error.filename} is a file, not a folder; choose another `out`") from None
-    return place
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+            settle(not wrong and goes_on(new))
+            lock.unlink(missing_ok=True)  # a process that opened it sees that it is gone
 
 
 @contextlib.contextmanager
 def _held(path: Path, what: Path, *, shared: bool = False) -> Iterator[None]:
     """Holds a lock file. Raises InUse if another process has it, and so is writing `what`."""
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
-    except OSError as error:
-        if error.errno == errno.ELOOP:  # a link may lead to any file
-            raise UserError(f"{path} is a link, which no lock is; delete it") from None
-        raise
-    with os.fdopen(descriptor):
+    with path.open("a") as file:
         try:
-            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-            mine = os.path.samestat(os.fstat(descriptor), path.stat())
+            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+            mine = os.path.samestat(os.fstat(file.fileno()), path.stat())
         except (BlockingIOError, FileNotFoundError):  # held, or just released and removed
             mine = False
         if not mine:

@@ -1,7 +1,6 @@
 """What the tests share: a generated corpus, its token store, a few tiny trained runs, and ways to call the commands."""
 
 import atexit
-import contextlib
 import os
 import pickle
 import random
@@ -372,29 +371,3 @@ def _plain_environment() -> Iterator[None]:
         for name in (*terminal, *defaults, "PYTHONSAFEPATH"):
             os.environ.pop(name, None)
         yield
-
-
-_HOLD = (
-    "import sys, time; from pathlib import Path; from extrapolate import files\n"
-    "path = Path(sys.argv[1])\n"
-    "with files._held(path, path) if path.is_file() else files.locked(path):\n"
-    "    print('held', flush=True)\n"
-    "    time.sleep(60)\n"
-)
-
-
-@contextlib.contextmanager
-def other_process_holding(folder: Path) -> Iterator[Callable[[], object]]:
-    """Another process with the lock; yields what kills it as the system would."""
-    with subprocess.Popen([sys.executable, "-c", _HOLD, str(folder)], stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout.readline() == "held\n"
-            yield lambda: (process.kill(), process.wait())
-        finally:
-            process.kill()
-
-
-@pytest.fixture
-def holding() -> Callable[[Path], contextlib.AbstractContextManager[Callable[[], None]]]:
-    """Called with a folder, or a lock file: another process holds it, inside the `with`."""
-    return other_process_holding

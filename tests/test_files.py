@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,12 @@ from hypothesis import strategies as st
 
 from extrapolate import files
 
-Holding = Callable[[Path], contextlib.AbstractContextManager[Callable[[], None]]]
+HOLD = (
+    "import sys, time; from pathlib import Path; from extrapolate import files\n"
+    "with files.locked(Path(sys.argv[1])):\n"
+    "    print('held', flush=True)\n"
+    "    time.sleep(60)\n"
+)
 
 
 def content(folder: Path) -> dict[str, str]:
@@ -98,8 +102,11 @@ class TestJson:
 
 
 class TestLock:
-    def test_another_process_is_refused_until_the_holder_is_killed(self, tmp_path: Path, holding: Holding) -> None:
-        with holding(tmp_path / "run") as kill:
+    def test_another_process_is_refused_until_the_holder_is_killed(self, tmp_path: Path) -> None:
+        command = [sys.executable, "-c", HOLD, str(tmp_path / "run")]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "held\n"
             for _ in range(2):
                 with (
                     pytest.raises(ValueError, match="run is being written by another process; wait for it"),
@@ -108,7 +115,8 @@ class TestLock:
                     pytest.fail("two processes hold the folder")
             with files.locked(tmp_path / "other"):
                 pass
-            kill()
+            holder.kill()
+            holder.wait()
             with files.locked(tmp_path / "run"):
                 pass
 
@@ -134,15 +142,6 @@ class TestLock:
             patched.setattr(files.fcntl, "flock", late)
             with pytest.raises(ValueError, match="another process"), files.locked(tmp_path):
                 pytest.fail("the lock is not there")
-
-    def test_a_link_in_its_place_is_not_followed(self, tmp_path: Path) -> None:
-        """A folder can come from a stranger, and a link in it can lead to any file."""
-        (tmp_path / "mine.txt").write_text("mine")
-        (tmp_path / "run").mkdir()
-        (tmp_path / "run/.lock").symlink_to(tmp_path / "mine.txt")
-        with pytest.raises(ValueError, match=r"\.lock is a link"), files.locked(tmp_path / "run"):
-            pytest.fail("it was followed")
-        assert (tmp_path / "mine.txt").read_text() == "mine"
 
 
 class TestFullDisk:
@@ -195,12 +194,6 @@ class TestSealedJson:
             found = files.read_sealed(path)
         # What is read is white space off, or lacks the seal by its name: then there is a key that nobody knows.
         assert found is None or found == RECORD or set(found) - set(RECORD)
-
-    def test_brackets_of_any_depth_are_refused(self, tmp_path: Path) -> None:
-        for depth in range(600, 1100, 20):
-            (tmp_path / "a.json").write_text('{"format": 2, "sha256": "0", "a": %s}' % ("[" * depth + "]" * depth))
-            with pytest.raises(files.UserError, match=r"a\.json is damaged"):
-                files.read_sealed(tmp_path / "a.json")
 
     @pytest.mark.parametrize("text", ["[" * 100_000, '{"a": ' * 100_000, "1" * 10_000, "[1, 2]", "null", "\udc80"])
     def test_what_is_no_object_is_refused(self, tmp_path: Path, text: str) -> None:

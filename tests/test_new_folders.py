@@ -5,15 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from extrapolate import files
 from extrapolate.errors import UserError
-
-Holding = Callable[[Path], contextlib.AbstractContextManager[Callable[[], None]]]
 
 
 def content(folder: Path) -> dict[str, str]:
@@ -86,20 +83,6 @@ class TestNewFolder:
             replace(folder / "made")
             assert content(folder / "made") == NEW
             assert os.listdir(folder) == ["made"], nth
-
-    def test_what_is_left_beside_a_finished_folder_can_be_removed(self, tmp_path: Path, holding: Holding) -> None:
-        replace(tmp_path / "made")
-        files.tidy(tmp_path / "made")
-        assert os.listdir(tmp_path) == ["made"]
-        (tmp_path / ".made.previous.partial").mkdir()
-        (tmp_path / ".made.lock").touch()
-        with holding(tmp_path / ".made.lock") as kill:
-            files.tidy(tmp_path / "made")
-            assert len(os.listdir(tmp_path)) == 3
-            kill()
-        files.tidy(tmp_path / "made")
-        assert os.listdir(tmp_path) == ["made"]
-        assert content(tmp_path / "made") == NEW
 
     @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
     @pytest.mark.parametrize("there", [True, False])
@@ -186,15 +169,13 @@ class TestNewFolder:
         here = tmp_path / "here"
         (here / "below").mkdir(parents=True)
         (here / "file").touch()
-        (here / "loop").symlink_to("loop")
         with contextlib.chdir(here / "below"):
             for out, words in {
                 ".": "the folder you are in", "..": "or one above it", "/": "or one above it",
-                "/proc": "a disk is mounted", "../file": "is a file", "../file/deep": "is a file",
-                "../loop": "a link to itself",
+                "/proc": "a disk is mounted", "../file": "is a file",
             }.items():  # fmt: skip
                 with pytest.raises(ValueError, match=words):
                     replace(Path(out))
             replace(Path("../new/../deep/er"))
         assert content(here / "deep/er") == NEW
-        assert sorted(os.listdir(here)) == ["below", "deep", "file", "loop"]
+        assert sorted(os.listdir(here)) == ["below", "deep", "file"]

@@ -3,7 +3,6 @@
 from contextlib import ExitStack
 from pathlib import Path
 
-from extrapolate import files
 from extrapolate.data import sources
 from extrapolate.data import tokenizer as tokenizers
 from extrapolate.data.build import ENCODING, SEEN, StoreSettings, build_store
@@ -66,7 +65,6 @@ def store_with(settings: StoreSettings, out: Path, progress: Progress, workers: 
     Raises UserError if `out` holds a store with other settings or of other text.
     """
     if out.exists():
-        files.tidy(out)
         return store_there(settings, out, progress)
     out.parent.mkdir(parents=True, exist_ok=True)
     source = sources.open_source(settings.source, settings.text_field)
@@ -155,7 +153,7 @@ def _same_text(store: Store, settings: StoreSettings) -> bool | None:
     if recorded is None or not isinstance(source, Lasting):
         return None
     seen = store.path / SEEN
-    if seen.is_file() and files.read_bytes(seen).decode(errors="replace") == source.fingerprint():
+    if seen.is_file() and seen.read_text("utf-8", errors="replace") == source.fingerprint():
         return True
     return source.content() == recorded
 

@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 from tokenizers import Tokenizer
 
-from extrapolate import files
 from extrapolate.data import manifest as manifests
 from extrapolate.data import shards
 from extrapolate.data import tokenizer as tokenizers
@@ -146,8 +145,7 @@ class Store:
     def tokenizer_json(self) -> bytes:
         """The content of the tokenizer's file. Raises UserError if it is damaged."""
         self._check([TOKENIZER])
-        files.check_regular(self.path / TOKENIZER)
-        return files.read_bytes(self.path / TOKENIZER)
+        return (self.path / TOKENIZER).read_bytes()
 
     def split(self, name: str) -> Split:
         """Opens `train`, `validation` or `test`. Raises UserError on another name or damaged files of this split."""

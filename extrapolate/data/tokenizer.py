@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 from tokenizers import AddedToken, Encoding, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from extrapolate import files
 from extrapolate.data.documents import first
 from extrapolate.errors import UserError
 from extrapolate.machine.children import Child, reply, tokenizing
@@ -174,7 +173,6 @@ def token_bytes(tokenizer: Tokenizer) -> np.ndarray | None:
 
 def read(path: Path) -> Tokenizer:
     """Reads the tokenizer of a store or run. Raises UserError if the file is damaged."""
-    files.check_regular(path)
     with _unreadable(f"{path} is damaged"):
         tokenizer = Tokenizer.from_file(str(path))
         _check_ids(tokenizer)

@@ -68,7 +68,7 @@ def write(run: Run, out: Path) -> Exported:
         for file, record in records.items():
             (folder / file).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
         save_file(content.weights, folder / "model.safetensors", {"format": "pt"})
-        (folder / TOKENIZER).write_bytes(files.read_bytes(run.path / TOKENIZER))
+        (folder / TOKENIZER).write_bytes((run.path / TOKENIZER).read_bytes())
         for file, code in content.code.items():
             (folder / file).write_text(code, encoding="utf-8")
         text = card(run, out, made.architecture, made.remote_code, made.use_cache)

@@ -197,7 +197,7 @@ class _Sent:
                 self._hand_over(row)
                 return
             self._open()
-            for earlier in files.read_bytes(self.path / LOG).decode().splitlines():
+            for earlier in (self.path / LOG).read_text("utf-8").splitlines():
                 self._hand_over(json.loads(earlier))  # the last one is `row`
 
     def _open(self) -> None:

@@ -159,7 +159,7 @@ def _damage(path: Path, again: str) -> Iterator[None]:
 
 def _parsed(path: Path) -> pa.Table:
     """The content of a file. Raises UserError if it is in another format."""
-    opened = pq.ParquetFile(pa.BufferReader(files.read_bytes(path)), page_checksum_verification=True)
+    opened = pq.ParquetFile(pa.BufferReader(path.read_bytes()), page_checksum_verification=True)
     found = (opened.metadata.metadata or {}).get(b"extrapolate_format")
     if found is not None:  # None if another program wrote the file
         files.check_format(path, int(found))

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 from pydantic import Field, ValidationError, field_validator
 
-from extrapolate import files
 from extrapolate.errors import UserError
 from extrapolate.model.config import ModelConfig
 from extrapolate.runs.training_config import TrainingConfig
@@ -203,7 +202,6 @@ def short_hash(value: Mapping[str, Any]) -> str:
 
 def read_config_file(path: Path) -> dict[str, Any]:
     """A TOML or JSON file as nested dictionaries. Raises UserError if it is missing or invalid."""
-    files.check_regular(path)
     try:
         text = path.read_text(encoding="utf-8")
         if path.suffix == ".json":

@@ -346,7 +346,7 @@ def check_same(run: Run, config: TrainedConfig) -> None:
 
 def file_sha256(path: Path) -> str:
     """A hash of a file's content."""
-    return hashlib.sha256(files.read_bytes(path)).hexdigest()
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def find_runs(paths: list[Path]) -> tuple[list[Run], list[Path], list[str], dict[Path, UserError]]:

@@ -31,7 +31,6 @@ def write(path: Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any]) 
 
 def record(path: Path) -> dict[str, Any]:
     """The record of a file's tensors, with their hash as `values`. Raises UserError if the file is damaged."""
-    files.check_regular(path)
     try:
         with safe_open(path, framework="pt") as file:
             written = (file.metadata() or {}).get(METADATA)

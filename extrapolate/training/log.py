@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
@@ -38,9 +37,7 @@ class Log:
         files.write_bytes(self.path, content)
 
     def __enter__(self) -> "Log":
-        files.check_regular(self.path)
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW  # a link could point anywhere
-        self._file = open(os.open(self.path, flags, 0o666), "a", encoding="utf-8")
+        self._file = self.path.open("a", encoding="utf-8")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -67,12 +64,12 @@ class Log:
             raise UserError(f"{self.path} was changed while the training ran: continue it with `resume=True`")
 
     def _content(self) -> bytes:
-        return files.read_bytes(self.path) if self.path.exists() else b""
+        return self.path.read_bytes() if self.path.exists() else b""
 
 
 def rows_in(path: Path) -> list[dict[str, Any]]:
     """Every row of a log. Raises UserError if it is damaged."""
     try:
-        return [json.loads(line) for line in files.read_bytes(path).splitlines()]
+        return [json.loads(line) for line in path.read_bytes().splitlines()]
     except ValueError as error:
         raise UserError(f"{path} is damaged: {error}; restore it, or train again in another folder") from error

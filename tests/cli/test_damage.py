@@ -1,7 +1,6 @@
 """Damaged runs and stores, refused resumption, and failures at run time: one message, and nothing lost."""
 
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -156,11 +155,3 @@ class TestFilesThatAreOthers:
         shutil.copy(second, first)
         message = cli("eval-lengths", run, "--checkpoint", "all", *FEW).error()
         assert f"{first.name} is the checkpoint of step {int(second.stem[-8:])}: restore it, or delete it" in message
-
-    @pytest.mark.parametrize("name", ["evals.parquet", "eval_documents.parquet", "checkpoints/x.safetensors"])
-    def test_a_pipe_is_not_waited_for(self, cli, ckpt, name) -> None:
-        file = ckpt / "rope" / name
-        file.unlink(missing_ok=True)
-        file.parent.mkdir(exist_ok=True)
-        os.mkfifo(file)
-        assert f"{file} is no file" in cli("eval-lengths", ckpt / "rope", *FEW, "--checkpoint", "all").error()

@@ -1,6 +1,5 @@
 """`train --resume` without the flags that a run was begun with: the run knows them."""
 
-import os
 import shutil
 from pathlib import Path
 
@@ -38,13 +37,6 @@ class TestWithoutFlags:
         cli("train", "--resume", "--out", "half").succeeded()
         theirs = (trained / "rope/model.safetensors").read_bytes()
         assert (tmp_path / "half/model.safetensors").read_bytes() == theirs
-
-    def test_a_pipe_in_the_place_of_its_log_is_not_waited_for(self, cli, tiny, stopped, tmp_path):
-        stopped("--pe", "rope", *tiny, "--out", "run")
-        log = tmp_path / "run/metrics.jsonl"
-        log.unlink()
-        os.mkfifo(log)
-        assert cli("train", "--out", "run", "--resume").error() == "run/metrics.jsonl is no file: remove it"
 
     def test_a_finished_run_says_so_and_nothing_changes(self, cli, tiny, store, contents, tmp_path):
         """It needs no corpus for that."""

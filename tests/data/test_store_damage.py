@@ -21,7 +21,7 @@ from extrapolate.data import build as building
 from extrapolate.data import shards
 from extrapolate.data.build import StoreSettings, build_store
 from extrapolate.data.documents import Document
-from extrapolate.data.manifest import Manifest
+from extrapolate.data.manifest import SPLITS, Manifest
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.files import FORMAT
@@ -80,9 +80,22 @@ class TestDamage:
         shard.unlink()
         with pytest.raises(UserError, match=rf"{shard.name} is missing: delete the store and tokenise again"):
             copy.split("test")
-        shard.mkdir()
-        with pytest.raises(UserError, match=rf"{shard.name} is no file"):
-            copy.split("test")
+
+    def test_a_flipped_bit_names_its_file(self, copy: Store) -> None:
+        def read() -> object:
+            opened = Store.open(copy.path)
+            return opened.tokenizer(), [opened.split(name) for name in SPLITS]
+
+        rng = random.Random(0)
+        for path in sorted(copy.path.iterdir()):
+            whole = path.read_bytes()
+            for place in rng.sample(range(len(whole)), 10):
+                damaged = bytearray(whole)
+                damaged[place] ^= 1 << rng.randrange(8)
+                path.write_bytes(damaged)
+                with pytest.raises(UserError, match=rf"{path.name} is damaged"):
+                    read()
+            path.write_bytes(whole)
 
     def test_only_the_files_that_are_read_are_checked(self, copy: Store) -> None:
         """An evaluation of a large store does not read what was trained on."""

@@ -1,6 +1,7 @@
-"""kill -9 and Ctrl-C where test_kill_anywhere, which comes at system calls, does not: between them, and twice."""
+"""kill -9 and full disks: the same command then ends as if nothing was."""
 
 import json
+import resource
 import signal
 import time
 from collections.abc import Callable
@@ -37,14 +38,6 @@ def lines_in(path: Path) -> int:
 def kill(process) -> None:
     process.kill()
     assert process.wait(timeout=60) == -signal.SIGKILL
-
-
-def stop(process) -> None:
-    """Ctrl-C."""
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "Traceback" not in err
 
 
 def weights(run: Path) -> dict[str, bytes]:
@@ -88,26 +81,39 @@ def test_a_training_with_dropout_that_is_killed_twice_ends_with_the_same_bits(st
     assert not leftovers(run)
 
 
-@pytest.fixture(scope="module")
-def flags(make_corpus, tmp_path_factory) -> list[object]:
-    """Arguments of `tokenize` for enough text that it takes a while."""
-    larger = make_corpus(tmp_path_factory.mktemp("larger") / "larger", documents=60, words_each=10_000, seed=1)
-    return ["tokenize", larger, "--vocab-size", 400, "--min-heldout-tokens", 300, "--out"]
-
-
-class TestTokenize:
-    def test_stopped_while_it_learns_the_words_it_leaves_nothing(self, start, flags, tmp_path):
+def test_a_tokenisation_that_is_killed_goes_on_to_the_same_store(start, cli, make_corpus, contents, tmp_path):
+    larger = make_corpus(tmp_path / "larger", documents=60, words_each=10_000, seed=1)
+    flags = ["tokenize", larger, "--vocab-size", 400, "--min-heldout-tokens", 300, "--out"]
+    for reached in (".new.partial", ".new.partial/progress.json"):  # while it learns the words, and later
         process = start(*flags, "new")
-        wait_until(lambda: (tmp_path / ".new.partial").exists(), process)
-        stop(process)
-        assert not list(tmp_path.iterdir())
+        wait_until((tmp_path / reached).exists, process)
+        kill(process)
+        assert not (tmp_path / "new").exists()
+    for out in ("new", "whole"):
+        cli(*flags, out).succeeded()
+    assert contents(tmp_path / "new") == contents(tmp_path / "whole")
+    assert {path.name for path in tmp_path.iterdir()} == {"larger", "new", "whole"}
 
-    def test_stopped_later_the_next_call_goes_on(self, start, cli, flags, contents, tmp_path):
-        process = start(*flags, "new")
-        wait_until(lambda: (tmp_path / ".new.partial/progress.json").exists(), process)
-        stop(process)
-        assert {path.name for path in tmp_path.iterdir()} == {".new.partial"}
-        for out in ("new", "whole"):
-            cli(*flags, out).succeeded()
-        assert contents(tmp_path / "new") == contents(tmp_path / "whole")
-        assert {path.name for path in tmp_path.iterdir()} == {"new", "whole"}
+
+@pytest.mark.parametrize("command", ["train", "tokenize"])
+def test_a_full_disk_is_one_line_and_the_next_call_goes_on(command, start, cli, tiny, corpus, contents, tmp_path):
+    """The system lets no file grow beyond a limit, which is what a full disk does to the largest."""
+    arguments = {
+        "train": ["train", "--pe", "rope", *tiny, "--save-every", 512 * 3, "--resume"],
+        "tokenize": ["tokenize", corpus, "--vocab-size", 400, "--min-heldout-tokens", 300],
+    }[command]
+    limit = {"train": 300_000, "tokenize": 20_000}[command]
+    process = start(
+        *arguments, "--out", "new", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    )
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert err.splitlines()[-1].startswith("Error: File too large (")
+    for out in ("new", "whole"):
+        cli(*arguments, "--out", out).succeeded()
+    varying = ("metrics.jsonl", "metrics.parquet", "config.json", ".source")  # the time of each step, and of the run
+    new, whole = (
+        {name: content for name, content in contents(tmp_path / out).items() if name not in varying}
+        for out in ("new", "whole")
+    )
+    assert new == whole

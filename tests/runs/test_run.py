@@ -1,6 +1,7 @@
 """A run's folder says which format it has; one of another format is refused."""
 
 import json
+import random
 import shutil
 from pathlib import Path
 
@@ -33,6 +34,18 @@ def test_a_run_of_another_format_is_refused(trained: Path, tmp_path: Path, numbe
     for call in (lambda: Run.open(run), lambda: read_file(run / "config.json")):
         with pytest.raises(UserError, match=rf"config\.json {said}"):
             call()
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_a_flipped_bit_names_its_file(trained: Path, tmp_path: Path, name: str) -> None:
+    run, rng = copy_of(trained / "rope", tmp_path), random.Random(name)
+    whole = (run / name).read_bytes()
+    for place in rng.sample(range(len(whole)), 50):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << rng.randrange(8)
+        (run / name).write_bytes(damaged)
+        with pytest.raises(UserError, match=name):
+            print(Run.open(run).tokenizer, Run.open(run).model)
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "state.safetensors"])
