@@ -139,17 +139,6 @@ BENCH = Described(
         always("disturbed", TRUTH, "", "Whether other programs took so much of the time that a ratio is missing."),
     ),
 )  # fmt: skip
-DOCTOR = Described(
-    "doctor", "`extrapolate doctor --json`", "part of the machine or optional extra",
-    plain(
-        always("part", TEXT, "", "What was examined: `cores`, `compile`, `extra ray`."),
-        always("status", TEXT, "", "`ok`, `slow`, `low` or `missing`."),
-        sometimes("value", REAL, "as in `unit`", "How much there is.", "it is not a number"),
-        sometimes("unit", TEXT, "", "`cores`, `threads`, `GiB` or `s`.", "there is no value"),
-        always("found", TEXT, "", "What was found."),
-        sometimes("advice", TEXT, "", "What to do about it.", "there is nothing to do"),
-    ),
-)  # fmt: skip
 ENCODINGS = Described(
     "encodings", "`extrapolate encodings --json`", "encoding",
     plain(
@@ -177,4 +166,4 @@ COLUMNS = Described(
         always("empty", TEXT, "", "When it is empty; an empty string if it never is."),
     ),
 )  # fmt: skip
-PRINTED = (COMPARE, REPORT, STATUS, DRY_RUN, EXPORT, CHECK, DOCTOR, BENCH, ENCODINGS, EXTENSIONS, COLUMNS)
+PRINTED = (COMPARE, REPORT, STATUS, DRY_RUN, EXPORT, CHECK, BENCH, ENCODINGS, EXTENSIONS, COLUMNS)

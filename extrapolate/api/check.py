@@ -1,6 +1,5 @@
 """xt.check and xt.doctor"""
 
-from dataclasses import asdict
 from pathlib import Path
 
 import pandas as pd
@@ -46,11 +45,11 @@ def check(encoding: str | EncodingClass | ExtensionClass, *, seq_len: int = 64) 
 def doctor(folder: str | Path = ".") -> pd.DataFrame:
     """Examines this machine in about ten seconds: what it has, what is slow about it, and what to do.
 
-    Returns a row per part: `part`; `status`, which is `ok`, `slow`, `low` or `missing`; `value` and its `unit`, if it
-    is a number; `found`, a text; and `advice`, if there is something to do. The parts are torch; the cores, and the
-    share of their time that this process gets; threads; memory; the disk of `folder` (default: the current one); the
-    GPU; whether torch.compile works; and each extra.
+    Returns a row per part: `part`; `status`, which is `ok`, `slow`, `low` or `missing`; `found`; and `advice`, which is
+    empty if there is nothing to do. The parts are torch; the cores, in whose time this process may run; threads; the
+    memory that it may take; the space on the disk of `folder` (default: the current one); the GPU; whether
+    torch.compile works; and each extra.
 
     Raises OSError if the folder does not exist.
     """
-    return pd.DataFrame([asdict(one) for one in examine(Path(folder))])
+    return pd.DataFrame(examine(Path(folder)))

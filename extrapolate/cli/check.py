@@ -38,23 +38,20 @@ def check(
         raise UserError(wrong[0] + more)
 
 
-def doctor(as_json: AsJson = False) -> None:
+def doctor() -> None:
     """Say what this machine has, and what is slow about it.
 
     It looks at cores, memory, disk, GPU, torch.compile and extras, in about ten seconds, and says what to do.
     The exit code is 0 even if something is missing.
     """
     from extrapolate.api.check import doctor as examined
-    from extrapolate.cli.render import Column, Kind, print_columns, print_json, records
+    from extrapolate.cli.render import Column, Kind, print_columns
 
-    rows = [row | {"advice": row["advice"] and in_flags(row["advice"])} for row in records(examined())]
-    if as_json:
-        print_json(rows)
-        return
+    found = examined()
     columns = [
-        Column("part", [row["part"] for row in rows], Kind.NAME),
-        Column("status", [row["status"] for row in rows], Kind.NAME),
-        Column("what there is", [row["found"] for row in rows]),
-        Column("what to do", [row["advice"] or "" for row in rows]),
+        Column("part", list(found["part"]), Kind.NAME),
+        Column("status", list(found["status"]), Kind.NAME),
+        Column("what there is", list(found["found"])),
+        Column("what to do", list(map(in_flags, found["advice"]))),
     ]
     print_columns(columns, "This machine")

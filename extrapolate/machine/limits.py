@@ -7,25 +7,27 @@ import sys
 from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 
-_GROUPS, _LIMITS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
-_PERIOD_US = 100_000  # the default period of a quota in cgroups v1
+_ROOT = Path("/")
 
 
-def memory_limit(device: str = "cpu") -> int:
+def memory_limit(device: str = "cpu", root: Path = _ROOT) -> int:
     """The most memory, in bytes, that this process can ever have on a device.
 
-    On the CPU that is the machine's memory, or less if the process (RLIMIT_AS) or its control group has a limit.
+    On the CPU that is the machine's memory, or less if the process (RLIMIT_AS), its control group or one above it has
+    a limit. root: the folder that holds /proc and /sys.
     """
     if device == "cuda":
         import torch
 
         return int(torch.cuda.get_device_properties(0).total_memory)
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    for text in _control_groups("memory", "memory.max", "memory.limit_in_bytes"):
-        with contextlib.suppress(ValueError):  # "max" is no limit
-            limits.append(int(text))
     own, _ = resource.getrlimit(resource.RLIMIT_AS)
-    return min([*limits, own] if own != resource.RLIM_INFINITY else limits)
+    limits += [own] if own != resource.RLIM_INFINITY else []
+    for group in _control_groups("memory", root):
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            with contextlib.suppress(OSError, ValueError):  # "max" is no limit
+                limits.append(int((group / name).read_text()))
+    return min(limits)
 
 
 def cores() -> int:
@@ -33,37 +35,31 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def cpu_quota() -> float | None:
-    """The CPU quota of this process's control groups, in cores; None if they set no limit.
+def cpu_quota(root: Path = _ROOT) -> float | None:
+    """The least CPU quota of this process's control group and those above it, in cores; None if there is no limit.
 
-    torch ignores it and starts a thread for each core.
+    torch ignores it and starts a thread for each core. root: the folder that holds /proc and /sys.
     """
-    found = []
-    for text in _control_groups("cpu", "cpu.max", "cpu.cfs_quota_us"):
-        quota, _, period = text.strip().partition(" ")
-        with contextlib.suppress(ValueError):  # "max" is no limit
-            if int(quota) > 0:
-                found.append(int(quota) / int(period or _PERIOD_US))
-    return min(found, default=None)
+    quotas = []
+    for group in _control_groups("cpu", root):
+        for names in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
+            with contextlib.suppress(OSError, ValueError):  # "max" is no limit
+                quota, period = map(int, " ".join((group / name).read_text() for name in names).split())
+                quotas += [quota / period] if quota > 0 else []
+    return min(quotas, default=None)
 
 
-def _control_groups(controller: str, new: str, old: str) -> Iterator[str]:
-    """The contents of the files that limit the process's control groups: `new` in cgroups v2, `old` in v1.
-
-    See cgroups(7).
-    """
-    for line in _GROUPS.read_text().splitlines() if _GROUPS.exists() else []:
-        _, controllers, path = line.split(":", 2)
-        if controllers == "":
-            kind, name = "", new
-        elif controller in controllers.split(","):
-            kind, name = controller, old
-        else:
-            continue
-        # In a container the path may be the host's; then the limit is in the folder itself.
-        for folder in (_LIMITS / kind / path.lstrip("/"), _LIMITS / kind):
-            with contextlib.suppress(OSError):
-                yield (folder / name).read_text()
+def _control_groups(controller: str, root: Path) -> Iterator[Path]:
+    """The folders of the process's control groups, in cgroups v2 and v1, and of all groups above them: cgroups(7)."""
+    with contextlib.suppress(OSError):
+        for line in (root / "proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers != "" and controller not in controllers.split(","):
+                continue
+            for kind in {controller, controllers} if controllers else {""}:  # "cpu" can be a link to "cpu,cpuacct"
+                top = root / "sys/fs/cgroup" / kind
+                group = top / path.lstrip("/")  # in a container it may be the host's path, which is not there
+                yield from (group, *(above for above in group.parents if above.is_relative_to(top)))
 
 
 # Rounds of a loop, 20 to 70 ns each. On 2 cores shared with one and two other busy processes, training is 1.4 and 1.8

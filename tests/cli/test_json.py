@@ -96,7 +96,6 @@ COMMANDS = [
     ("sweep", ["study.toml", "--dry-run", "--jobs", "1"], printed.DRY_RUN),
     ("export", ["{evaluated}/rope", "--out", "exported"], printed.EXPORT),
     ("check", ["alibi", "--seq-len", "8"], printed.CHECK),
-    ("doctor", [], printed.DOCTOR),
     ("bench", ["--encodings"], printed.BENCH),
     ("bench", ["--seq-len", "8", "--no-compile", "--seconds", "0.1"], printed.BENCH),
     ("encodings", ["t5", "rope"], printed.ENCODINGS),
@@ -105,13 +104,7 @@ COMMANDS = [
 ]
 
 
-@pytest.fixture
-def quick_examination(monkeypatch):
-    """A machine is examined without compiling."""
-    monkeypatch.setattr("torch.compile", lambda function: function)
-
-
-@pytest.mark.usefixtures("speeds", "study", "quick_measurements", "quick_examination")
+@pytest.mark.usefixtures("speeds", "study", "quick_measurements")
 @pytest.mark.parametrize(
     ("command", "arguments", "described"), COMMANDS, ids=lambda value: getattr(value, "name", None)
 )

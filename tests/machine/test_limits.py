@@ -8,63 +8,68 @@ from pathlib import Path
 
 import pytest
 
-from extrapolate.machine import limits
 from extrapolate.machine.limits import SPINS, cpu_quota, memory_limit, wait_briefly
 
 
-@pytest.fixture
-def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine with 1 TB and no limits; the folder for the files of control groups."""
-    monkeypatch.setattr(limits, "_GROUPS", tmp_path / "cgroup")
-    monkeypatch.setattr(limits, "_LIMITS", tmp_path / "fs")
+@pytest.fixture(autouse=True)
+def unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with 1 TB, and a process without limits of its own."""
     monkeypatch.setattr("os.sysconf", lambda name: 2**20)
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    return tmp_path
 
 
-def write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-
-
-def test_a_limit_of_the_process_counts(groups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert memory_limit() == 2**40
-    monkeypatch.setattr(resource, "getrlimit", lambda kind: (2**30, 2**31))
-    assert memory_limit() == 2**30
-
-
-@pytest.mark.parametrize(
-    ("line", "file"),
-    [
-        ("0::/jobs/mine", "jobs/mine/memory.max"),
-        ("0::/not/in/this/container", "memory.max"),
-        ("4:cpu,memory:/jobs/mine", "memory/jobs/mine/memory.limit_in_bytes"),
-    ],
-)
-def test_a_limit_of_the_control_group_counts(groups: Path, line: str, file: str) -> None:
-    write(groups / "cgroup", f"9:name=systemd:/\n{line}\n")
-    write(groups / "fs" / file, "1073741824\n")
-    assert memory_limit() == 2**30
-    write(groups / "fs" / file, "max\n")
-    assert memory_limit() == 2**40
-
-
-@pytest.mark.parametrize(
-    ("line", "files", "quota"),
-    [
-        ("0::/", {"cpu.max": "150000 100000\n"}, 1.5),
-        ("0::/", {"cpu.max": "max 100000\n"}, None),
-        ("0::/box", {"box/cpu.max": "400000 50000\n", "cpu.max": "max 100000\n"}, 8.0),
-        ("4:cpu,cpuacct:/", {"cpu/cpu.cfs_quota_us": "50000\n"}, 0.5),
-        ("4:cpu,cpuacct:/", {"cpu/cpu.cfs_quota_us": "-1\n"}, None),
-        ("0::/", {}, None),
-    ],
-)
-def test_the_quota_of_the_control_group(groups: Path, line: str, files: dict[str, str], quota: float | None) -> None:
-    write(groups / "cgroup", f"{line}\n")
+def machine(root: Path, line: str, files: dict[str, str]) -> Path:
+    """The root of a machine: the line on the process's control group in /proc, and files below /sys/fs/cgroup."""
+    for path, text in {"proc/self/cgroup": f"9:name=systemd:/elsewhere\n{line}\n"}.items():
+        (root / path).parent.mkdir(parents=True)
+        (root / path).write_text(text)
     for name, text in files.items():
-        write(groups / "fs" / name, text)
-    assert cpu_quota() == quota
+        path = root / "sys/fs/cgroup" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n")
+    return root
+
+
+def test_a_limit_of_the_process_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert memory_limit(root=tmp_path) == 2**40
+    assert cpu_quota(tmp_path) is None
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (2**30, 2**31))
+    assert memory_limit(root=tmp_path) == 2**30
+
+
+JOB, TASK = "a/job_42", "a/job_42/step_0/task_0"  # as Slurm nests them: the job has the limit, the task runs
+NONE = str(2**63 - 4096)  # in cgroups v1
+
+
+@pytest.mark.parametrize(
+    ("line", "files", "memory", "quota"),
+    [
+        (f"0::/{TASK}", {f"{JOB}/memory.max": "1073741824", f"{JOB}/cpu.max": "150000 100000",
+                         f"{TASK}/memory.max": "max", f"{TASK}/cpu.max": "max 100000"}, 2**30, 1.5),
+        (f"4:cpuacct,cpu,memory:/{TASK}",
+         {f"memory/{JOB}/memory.limit_in_bytes": "1073741824", f"memory/{TASK}/memory.limit_in_bytes": NONE,
+          f"cpu/{JOB}/cpu.cfs_quota_us": "150000", f"cpu/{JOB}/cpu.cfs_period_us": "100000",
+          f"cpu/{TASK}/cpu.cfs_quota_us": "-1", f"cpu/{TASK}/cpu.cfs_period_us": "100000"}, 2**30, 1.5),
+        ("4:cpuacct,cpu:/b", {"cpuacct,cpu/cpu.cfs_quota_us": "25000", "cpuacct,cpu/cpu.cfs_period_us": "50000"},
+         2**40, 0.5),
+        ("0::/b/c", {"b/memory.max": "2000", "b/c/memory.max": "3000", "memory.max": "4000",
+                     "b/cpu.max": "400000 50000", "b/c/cpu.max": "300000 100000"}, 2000, 3.0),
+        ("0::/not/in/this/container", {"memory.max": "1073741824", "cpu.max": "max 100000"}, 2**30, None),
+        ("0::/", {}, 2**40, None),
+    ],
+)  # fmt: skip
+def test_the_least_limit_of_all_groups_up_to_the_root_counts(
+    tmp_path: Path, line: str, files: dict[str, str], memory: int, quota: float | None
+) -> None:
+    root = machine(tmp_path, line, files)
+    assert memory_limit(root=root) == memory
+    assert cpu_quota(root) == quota
+
+
+def test_groups_beside_those_of_the_process_do_not_count(tmp_path: Path) -> None:
+    files = {f"{JOB}/other/memory.max": "1000", "a/job_43/cpu.max": "1000 100000", f"{TASK}/below/memory.max": "1000"}
+    root = machine(tmp_path, f"0::/{TASK}", files)
+    assert (memory_limit(root=root), cpu_quota(root)) == (2**40, None)
 
 
 SET = {"GOMP_SPINCOUNT": SPINS} if sys.platform == "linux" else {}
