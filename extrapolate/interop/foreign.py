@@ -1,12 +1,12 @@
 """Models that other libraries run. Anything that maps token ids to logits can be evaluated like a run.
 
-Shapes: B batch, T tokens, V vocabulary; P places and I token ids of answers to remember.
+Shapes: B batch, T tokens, V vocabulary.
 """
 
 import copy
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -21,7 +21,7 @@ from extrapolate.data import tokenizer as tokenizers
 from extrapolate.encodings.base import Dims, Encoding, Storage
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
-from extrapolate.evaluation.memory import OutOfMemoryError, Room
+from extrapolate.evaluation.memory import Room, of_memory
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.model import causality
 from extrapolate.model.places import random_windows
@@ -32,10 +32,7 @@ from extrapolate.runs.weights import Checkpoint
 from extrapolate.specs import user_files
 
 USER_MODEL = "model.py"  # the folder's copy of the user's file that loads the model
-TRIED = 32  # tokens in the window that a model is tried with first
-TIMES, TOKENS, LOGITS = (1, 4), 5, 16  # then windows of these multiples of L: tokens and logits to remember of each
-# What machines differ by at most, with logits in float32 and in fewer bits: other models differ by more.
-SAME, SAME_IN_FEWER_BITS = 1e-3, 2e-2
+TRIED = 32  # tokens in the window that a model is tried with
 
 Logits = Callable[[Tensor], Any]
 
@@ -60,7 +57,6 @@ class ForeignModel:
         self, call: Logits, name: str, seq_len: int, vocab_size: int, max_length: int | None, device: str
     ) -> None:
         self.call, self.name, self.seq_len, self.vocab_size = call, name, seq_len, vocab_size
-        self.same = SAME
         self.device = torch.device(device)
         self.encoding: Encoding = _ForeignEncoding(name, seq_len, max_length)
         self.encodings: list[Encoding] = [self.encoding]
@@ -72,8 +68,8 @@ class ForeignModel:
         """The number of parameters of a torch module; None for anything else."""
         return sum(p.numel() for p in self.call.parameters()) if isinstance(self.call, nn.Module) else None
 
-    def parameters_sha256(self) -> str | None:
-        """A hash of the current parameters and buffers of a torch module; None for anything else."""
+    def weights_sha256(self) -> str | None:
+        """A hash of the state dict of a torch module, as it is now; None for anything else."""
         if not isinstance(self.call, nn.Module):
             return None
         state = self.call.state_dict()
@@ -90,7 +86,15 @@ class ForeignModel:
 
     def hidden(self, tokens_BT: Tensor, plan: Any, first_wanted: int = 0) -> Tensor:
         """The logits themselves, float32, so that the head has nothing to do."""
-        found = self.call(tokens_BT)
+        try:
+            found = self.call(tokens_BT)
+        except Exception as error:
+            if of_memory(error):
+                raise
+            raise UserError(
+                f"{self.name} fails on a window of {tokens_BT.shape[1]} tokens ({type(error).__name__}: {error}): if "
+                "that is too long, give `max_length`, the longest window that the model is defined for"
+            ) from error
         found = getattr(found, "logits", found)
         logits_BTV = found if isinstance(found, Tensor) else torch.as_tensor(np.asarray(found))
         if logits_BTV.ndim != 3 or logits_BTV.shape[:2] != tokens_BT.shape or not logits_BTV.is_floating_point():
@@ -99,7 +103,6 @@ class ForeignModel:
                 f"{self.name} gave {kind} {list(logits_BTV.shape)} for token ids {list(tokens_BT.shape)}; expected "
                 "logits, floating-point [batch, tokens, vocabulary]"
             )
-        self.same = SAME if logits_BTV.itemsize >= torch.float32.itemsize else SAME_IN_FEWER_BITS
         return logits_BTV[:, first_wanted:].to(self.device, torch.float32)
 
     def head(self, hidden_RD: Tensor) -> Tensor:
@@ -151,13 +154,14 @@ class ForeignRun:
         return self.folder.tokenizer
 
     def checkpoints(self, which: str) -> list[Checkpoint]:
-        """The model in its current state; that of half a budget is not known."""
+        """The model in its current state; that of half a budget is not known.
+
+        The hash is of its name and revision, where it came from, the user's file, and the weights as they are now.
+        """
         if which == "half":
             return []
         known = self.config.foreign
-        now = _answers(self.model, self.tokenizer.get_vocab_size())  # it may have changed since
-        answers = known.answers if _alike(now, known.answers, self.model.same) else now
-        known_by = (answers, known.source, known.file_sha256, self.model.parameters_sha256())
+        known_by = (known.name, known.revision, known.source, known.file_sha256, self.model.weights_sha256())
         return [Checkpoint(self.path, 0, 0, hashlib.sha256(repr(known_by).encode()).hexdigest())]
 
     def build_model(self) -> ForeignModel:
@@ -181,6 +185,7 @@ def foreign(
     seq_len: int,
     tokenizer: str | Path | Tokenizer,
     *,
+    revision: str | None = None,
     max_length: int | None = None,
     device: str = "cpu",
     out: str | Path | None = None,
@@ -191,12 +196,15 @@ def foreign(
     or an object with `logits`, like the models of `transformers`. A torch module is put into eval mode. name: the
     model's name in tables. seq_len: the training length L in tokens, the unit of factors. tokenizer: the model's own,
     as a tokenizer.json, a folder that has one (a run, a token store, a checkpoint), or an object of `tokenizers`.
-    max_length: the longest window for which the model is defined, in tokens (default: no limit); longer ones are n/a in
-    tables. device: where token ids are put. out: the folder that keeps the rows (default: ckpt/foreign-NAME).
+    revision: its version, such as a commit or a step (default: none). max_length: the longest window for which the
+    model is defined, in tokens (default: no limit); longer ones are n/a in tables. device: where token ids are put.
+    out: the folder that keeps the rows (default: ckpt/foreign-NAME).
 
-    The model is tried with short windows, and with one of L and one of 4 L tokens. Raises UserError if it does not
-    return logits for every token of the vocabulary, returns different logits the second time, or sees later tokens; or
-    if `out` holds another model.
+    A torch module is recognised by its name, revision and a hash of its weights, anything else by its name, revision
+    and the file that it is loaded from: give another revision when it changes otherwise.
+
+    The model is tried with a short window. Raises UserError if it does not return logits for every token of the
+    vocabulary, returns different logits the second time, or sees later tokens; or if `out` holds another model.
     """
     if seq_len < 2:
         raise UserError(f"the training length of {name} must be 2 tokens or more, not {seq_len}")
@@ -215,11 +223,12 @@ def foreign(
         encoding=EncodingConfig(name="foreign"),
         foreign=ForeignSource(
             name=name,
+            revision=revision,
             source=getattr(call, "__qualname__", type(call).__qualname__),
             seq_len=seq_len,
             vocab_size=given,
             max_length=max_length,
-            answers=_answers(model, own.get_vocab_size()),
+            weights_sha256=model.weights_sha256(),
         ),
     )
     slug = re.sub(r"[^\w.=+-]+", "-", name).strip("-")
@@ -276,62 +285,15 @@ def _tried(model: ForeignModel, vocab_size: int) -> int:
     return given
 
 
-@torch.inference_mode()
-def _answers(model: ForeignModel, vocab_size: int) -> tuple[float, ...]:
-    """Some log-probabilities for fixed windows, which identify the model. Raises UserError if it fails on one of them.
-
-    The second half of a window repeats the first, and the token that comes next is among those asked for, so that what
-    a model does with tokens that recur is remembered too. Windows that do not fit into memory are left out.
-    """
-    answers: list[Tensor] = []
-    longest = model.encoding.max_length or TIMES[-1] * model.seq_len
-    for length in dict.fromkeys(min(one, longest) for one in (TRIED, *(times * model.seq_len for times in TIMES))):
-        tokens_T = torch.randint(vocab_size, (length,), generator=torch.Generator().manual_seed(0))
-        if half := length // 2:
-            tokens_T[half:] = tokens_T.roll(half)[half:]
-        tokens_BT = tokens_T[None].to(model.device)
-        try:
-            logits_BTV = Room(length, 1, None).enough_for(
-                lambda *_, tokens_BT=tokens_BT: model.hidden(tokens_BT, PLAIN)
-            )
-        except OutOfMemoryError:
-            break
-        except Exception as error:
-            raise UserError(
-                f"{model.name} fails on a window of {length} tokens ({type(error).__name__}: {error}): give "
-                "`max_length`, the longest window that it is defined for"
-            ) from error
-        places, ids = (
-            torch.linspace(0, end - 1, count).long() for end, count in ((length, TOKENS), (vocab_size, LOGITS))
-        )
-        ids_PI = torch.cat([ids.expand(len(places), -1), tokens_T.roll(-1)[places, None]], dim=1)
-        found_PI = causality.predictions(logits_BTV)[0].cpu()[places].gather(-1, ids_PI)
-        answers.append(found_PI.nan_to_num(0.0, 0.0, 0.0).flatten())
-    return tuple(round(float(x), 4) for part in answers for x in part)
-
-
 def _kept(path: Path, model: ForeignModel, config: ForeignConfig, tokenizer: Tokenizer) -> ForeignRun:
     """The model with its folder. Raises UserError if the folder holds another run or model."""
     with files.locked(path):
         files.remove_partials(path)
         if (path / CONFIG).exists():
-            there = Run.open(path).config
-            if not isinstance(there, ForeignConfig) or not _same(there, config, model.same):
+            there, now = Run.open(path).config, (config.config_hash(), config.foreign.weights_sha256)
+            if not isinstance(there, ForeignConfig) or (there.config_hash(), there.foreign.weights_sha256) != now:
                 raise UserError(
                     f"{path} holds another run or model, or this one with other weights: choose another folder, or "
                     "delete it"
                 )
-            # Keep the earlier answers, even if some are rounded differently today.
-            kept = {"foreign": config.foreign.model_copy(update={"answers": there.foreign.answers})}
-            config = config.model_copy(update=kept)
         return ForeignRun(Run.create(path, config, tokenizer.to_str().encode()), model, config)
-
-
-def _same(there: ForeignConfig, config: ForeignConfig, same: float) -> bool:
-    """Whether both are of the same model. If one has fewer windows, for lack of memory, only those are compared."""
-    return there.config_hash() == config.config_hash() and _alike(there.foreign.answers, config.foreign.answers, same)
-
-
-def _alike(theirs: Sequence[float], ours: Sequence[float], same: float) -> bool:
-    """Whether answers differ by no more than rounding on another machine, as a share of their size (at least 1)."""
-    return all(abs(one - other) <= same * max(1.0, abs(other)) for one, other in zip(theirs, ours, strict=False))

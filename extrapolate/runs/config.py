@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from extrapolate.errors import UserError
 from extrapolate.model.config import ModelConfig
@@ -73,17 +73,25 @@ class ImportSource(Section):
 class ForeignSource(Section):
     """A model that another library runs: its name, where the call came from, its vocabulary, and L, tokens.
 
-    max_length: its longest window, tokens, if limited. answers: its logits for a fixed input, by which it is recognised
-    the next time. file_sha256: the hash of the user's file that loads it, if any.
+    revision: its version, if given. max_length: its longest window, tokens, if limited. weights_sha256: the hash of its
+    state dict, if it is a torch module. file_sha256: the hash of the user's file that loads it, if any.
     """
 
     name: str
     source: str
     seq_len: int = Field(gt=1)
     vocab_size: int = Field(gt=0)
+    revision: str | None = None
     max_length: int | None = None
-    answers: tuple[float, ...] = ()
+    weights_sha256: str | None = None
     file_sha256: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_by_its_weights(cls, given: Any) -> Any:
+        if isinstance(given, dict) and "answers" in given:
+            raise ValueError("the model was recognised by its logits, which is over: delete the folder, evaluate again")
+        return given
 
 
 class RunConfig(Section, ABC):
@@ -185,7 +193,7 @@ class ForeignConfig(RunConfig):
 
     def decisive(self) -> dict[str, Any]:
         found = super().decisive()
-        for name in ("source", "answers", "file_sha256"):
+        for name in ("source", "weights_sha256", "file_sha256"):
             del found["foreign"][name]
         return found
 
