@@ -67,7 +67,6 @@ def train(
             "From settings or a run",
         ),
     ] = None,
-    fsdp: Annotated[bool, Flag("with torchrun: shard the model over the processes", "Machine")] = False,
     trust_code: Annotated[
         bool,
         Flag("run Python files that came with a run or `config`; read them first", "From settings or a run"),
@@ -105,8 +104,7 @@ def train(
     natively. compile: use torch.compile (default: if the run is long enough to make up for the compilation). config: a
     TOML file, or a run's config.json; arguments override it. start: start a new run from the weights of this run, or of
     a Hugging Face checkpoint `hf:NAME_OR_FOLDER`. extend: with `start`, an extension that belongs to the new run, such
-    as `pi:factor=4`, or a class. fsdp: under torchrun, shard weights, gradients and moments over the processes (FSDP2)
-    instead of replicating them; see docs/scaling.md. tracker: `trackio`, `wandb` or `tensorboard`, which also receives
+    as `pi:factor=4`, or a class. tracker: `trackio`, `wandb` or `tensorboard`, which also receives
     each row of the log (default: none); if it fails, there is a warning and training continues. trust_code: allow
     Python files that come with `config`, `start` or the run in `out` to run, even if you have not run them before; see
     docs/trust.md.
@@ -130,5 +128,5 @@ def train(
     return train_with(
         request, data=data, out=path_of("out", out), resume=resume, save_every=save_every, keep_every=keep_every,
         halvings=halvings, start=start.path if isinstance(start, Run) else path_of("start", start),
-        extend=spec_of(extend), fsdp=fsdp, tracking=Tracking(tracker), progress=progress,
+        extend=spec_of(extend), tracking=Tracking(tracker), progress=progress,
     )  # fmt: skip

@@ -13,7 +13,7 @@ from extrapolate.folders import STATE
 from extrapolate.interop import trackers
 from extrapolate.interop.imported import place_of
 from extrapolate.interop.trackers import UNTRACKED, Tracking
-from extrapolate.machine.distributed import joined, world_size
+from extrapolate.machine.distributed import joined
 from extrapolate.progress import SILENT, Progress
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest, data_path, resolve, run_name
@@ -37,13 +37,10 @@ def train_with(
     start: Path | None,
     extend: str | None,
     progress: Progress,
-    fsdp: bool = False,
     timed: bool = True,
     tracking: Tracking = UNTRACKED,
 ) -> Run:
     """Does what `xt.train` does. timed: keep the duration with the run; False if other work runs at the same time."""
-    if fsdp and world_size() == 1:
-        raise UserError("`fsdp=True` shares a model out to several processes: start them with torchrun")
     with joined("what was saved is kept, and the same command with `resume=True` goes on from there") as ranks:
         if not ranks.first:
             progress = SILENT
@@ -97,7 +94,7 @@ def train_with(
                 resolved, store, folder, resume=resume, user_encoding=user_file, extension=extension,
                 start=Run.open(start).checkpoints("last")[-1] if start and not (folder / STATE).exists() else None,
                 save_every=save_every, keep_every=keep_every, halvings=halvings, report=report, progress=shown.advance,
-                ranks=ranks, fsdp=fsdp, timed=timed,
+                ranks=ranks, timed=timed,
             )  # fmt: skip
         if not shown.last:
             progress.say(f"{folder} is already finished: nothing to do")

@@ -18,7 +18,7 @@ from extrapolate.training.learner import Learner, Part
 
 
 class LossOf(nn.Module):
-    """A model whose forward pass is its loss, since DistributedDataParallel and FSDP wrap forward passes."""
+    """A model whose forward pass is its loss, since DistributedDataParallel wraps forward passes."""
 
     def __init__(self, model: Model, loss: Callable[..., Tensor]) -> None:
         super().__init__()
@@ -39,7 +39,6 @@ class DataParallel(Learner):
     def __init__(
         self,
         model: Model,
-        optimizer: torch.optim.AdamW,
         plan: Plan,
         training: TrainingConfig,
         tell: Callable[[int], None],
@@ -47,12 +46,8 @@ class DataParallel(Learner):
     ) -> None:
         # Only the first process shows progress; no process has more windows.
         whole, here = training.batch_size, -(-training.batch_size // ranks.world_size)
-        super().__init__(model, optimizer, plan, training, lambda tokens: tell(round(tokens * whole / here)))
+        super().__init__(model, plan, training, lambda tokens: tell(round(tokens * whole / here)))
         self.ranks = ranks
-        self.wrap()
-
-    def wrap(self) -> None:
-        """Wraps the loss, so that processes share its gradients."""
         # The package's encodings use all their parameters; a user's may not use some in every layer.
         own = not type(self.model.encoding).__module__.startswith("extrapolate.")
         with warnings.catch_warnings():

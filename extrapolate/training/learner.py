@@ -51,18 +51,17 @@ Part = tuple[Tensor, Tensor | None, float]  # some windows, the weights of their
 
 
 class Learner:
-    """Computes the gradients of batches on one device. Subclasses do the same with several processes."""
+    """Computes the gradients of batches on one device. `DataParallel` does the same with several processes."""
 
     def __init__(
         self,
         model: Model,
-        optimizer: torch.optim.AdamW,
         plan: Plan,
         training: TrainingConfig,
         tell: Callable[[int], None] = lambda tokens: None,
     ) -> None:
         """plan: of training windows. tell: called with the number of tokens of every forward pass."""
-        self.model, self.optimizer, self.training, self.tell = model, optimizer, training, tell
+        self.model, self.training, self.tell = model, training, tell
         self.setting = model.setting(plan)  # made in training mode
         self.loss: Callable[..., Tensor] = torch.compile(model.loss) if training.compile else model.loss
 
@@ -100,15 +99,3 @@ class Learner:
     def exchange(self, last: bool) -> AbstractContextManager[None]:
         """The context of a forward and backward pass, in which several processes exchange gradients."""
         return nullcontext()
-
-    def clip(self) -> Tensor:
-        """Clips the norm of the gradients to the configuration's, and returns the norm before."""
-        return torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.training.clip)
-
-    def whole_model(self) -> Model:
-        """The unsharded model, in every process."""
-        return self.model
-
-    def whole(self) -> tuple[Model, torch.optim.AdamW]:
-        """The unsharded model and its optimiser, for the first process to save."""
-        return self.model, self.optimizer

@@ -77,7 +77,6 @@ def train(
     report: Report = lambda row: None,
     progress: Advance = unseen,
     ranks: Ranks = ALONE,
-    fsdp: bool = False,
     timed: bool = True,
 ) -> Run:
     """Trains a run in the folder `path`, or with `resume` continues the one in it.
@@ -90,7 +89,7 @@ def train(
     run, all of these after the first pass, which includes compilation).
 
     ranks: the processes that train together, which all call this; the first one writes, and any number of processes
-    can resume. fsdp: also shard the model. timed: record the speed of steps, which means nothing beside other work.
+    can resume. timed: record the speed of steps, which means nothing beside other work.
 
     Raises UserError if the store holds another text than the configuration says, the data do not fill a window, a token
     sees later ones, `path` holds another run or lies in one, or there is neither a saved state nor the `start` that the
@@ -142,7 +141,7 @@ def train(
     with ranks.in_first(lambda: files.locked(path)):
         run = ranks.from_first(opened)
         if not run.finished:
-            Training(run, data, start, report, progress, ranks, fsdp, timed, halvings).loop(save_every, keep_every)
+            Training(run, data, start, report, progress, ranks, timed, halvings).loop(save_every, keep_every)
         ranks.wait()
     return run
 
@@ -201,7 +200,6 @@ class Training:
         report: Report,
         progress: Advance = unseen,
         ranks: Ranks = ALONE,
-        fsdp: bool = False,
         timed: bool = True,
         halvings: bool = False,
     ) -> None:
@@ -229,8 +227,7 @@ class Training:
         kept = ranks.from_first(lambda: [one for one in every if has_halving(run.path, one.end)])
         self.due = {one.begin: one for one in every if halvings and one != self.branch and one not in kept}
         self.model.constrain()
-        self.learner = self._learner(fsdp)
-        self.optimizer = self.learner.optimizer
+        self.learner = self._learner()
         self._untold = self.tokens
         self._saved_at = time.monotonic()
         self.requests: Sequence[int] = []  # signals to stop
@@ -246,15 +243,11 @@ class Training:
         per_step = self.training.batch_size * self.training.seq_len
         return self.tokens // every > (self.tokens - per_step) // every
 
-    def _learner(self, fsdp: bool) -> Learner:
-        """The learner for one process, or for several that share each batch and, with FSDP, the model."""
-        parts = (self.model, self.optimizer, self.plan, self.training, self._tell)
+    def _learner(self) -> Learner:
+        """The learner for one process, or for several that share each batch."""
+        parts = (self.model, self.plan, self.training, self._tell)
         if self.ranks.world_size == 1:
             return Learner(*parts)
-        if fsdp:
-            from extrapolate.training.sharded import Sharded
-
-            return Sharded(*parts, self.ranks, self.run.build_model)
         from extrapolate.training.data_parallel import DataParallel
 
         return DataParallel(*parts, self.ranks)
@@ -278,7 +271,7 @@ class Training:
         if self.ranks.first:
             self.log.check()
             self.log.sync()
-        model, make, text_BT = self.learner.whole_model(), self.run.build_model, self.data.to_check()
+        model, make, text_BT = self.model, self.run.build_model, self.data.to_check()
         self.ranks.from_first(lambda: check_trained(model, make, self.plan, self.run.trained, self.run.path, text_BT))
         self._save_weights(final=True)
         if self.ranks.first:
@@ -315,7 +308,7 @@ class Training:
         lr = learning_rate(self.training, self.step, self.branch)
         for group in self.optimizer.param_groups:
             group["lr"] = lr * group["rate"]
-        norm = self.learner.clip()
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.training.clip)
         loss, stop, late = self.ranks.sums(part, *self._wishes())
         self._agreed = stop > 0, late > 0
         if not (math.isfinite(loss) and math.isfinite(norm)):
@@ -341,17 +334,16 @@ class Training:
 
     def _validate(self) -> dict[str, Any]:
         self.progress("validating", 0)
-        model = self.learner.whole_model()
-        model.eval()
+        self.model.eval()
         loss = validation_loss(
-            model,
+            self.model,
             self.data.validation,
             self.data.validation_windows,
             self.plan,
             batch_tokens=self.training.micro_batch_tokens,
             progress=lambda tokens: self.progress("validating", 0),
         )
-        model.train()
+        self.model.train()
         return {"val_loss": loss}
 
     def _tell_row(self, values: dict[str, Any]) -> None:
@@ -374,15 +366,13 @@ class Training:
         self.branch = None
 
     def _save(self, name: str = STATE) -> None:
-        model, optimizer = self.learner.whole()
         if self.ranks.first:
             self.log.sync()
             end = None if self.branch is None else self.branch.end
             progress = state.ResumePoint(self.step, self.log.bytes, self.log.sha256, end)
-            state.save(self.run.path / name, model, optimizer, progress, self.run.config_sha256)
+            state.save(self.run.path / name, self.model, self.optimizer, progress, self.run.config_sha256)
         self._saved_at = time.monotonic()
 
     def _save_weights(self, *, final: bool) -> None:
-        model, _ = self.learner.whole()
         if self.ranks.first:
-            self.run.save_weights(model, self.step, self.tokens, final=final, halving=self.branch is not None)
+            self.run.save_weights(self.model, self.step, self.tokens, final=final, halving=self.branch is not None)

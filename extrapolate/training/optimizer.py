@@ -74,15 +74,9 @@ class Muon(torch.optim.AdamW):
         state["step"] += 1  # AdamW expects it in every state that it loads
         momentum = state["momentum"].lerp_(parameter.grad, 1 - MOMENTUM)
         wanted = parameter.grad.lerp(momentum, MOMENTUM)
-        whole: Tensor = wanted.full_tensor() if hasattr(wanted, "full_tensor") else wanted  # FSDP may have sharded it
         products = torch.bfloat16 if group["bf16"] else torch.float32
-        moves = [math.sqrt(max(x.shape) / min(x.shape)) * orthogonal(x, products) for x in whole.split(parts)]
-        move = torch.cat(moves).to(whole.dtype)
-        if whole is not wanted:
-            from torch.distributed.tensor import DTensor, distribute_tensor  # importing it takes a second
-
-            shared = cast(DTensor, parameter)
-            move = distribute_tensor(move, shared.device_mesh, shared.placements, src_data_rank=None)
+        moves = [math.sqrt(max(x.shape) / min(x.shape)) * orthogonal(x, products) for x in wanted.split(parts)]
+        move = torch.cat(moves).to(wanted.dtype)
         parameter.mul_(1 - group["lr"] * group["weight_decay"]).sub_(move, alpha=group["lr"])
         parameter.grad = None
 

@@ -11,8 +11,6 @@ import socket
 import sys
 from pathlib import Path
 
-import torch.distributed.checkpoint.state_dict
-import torch.distributed.fsdp
 import torch.nn.parallel
 
 from extrapolate.api import evaluate, train
