@@ -20,8 +20,7 @@ class Cell:
     """One training, with its settings by name.
 
     model_name: its name without its learning rate and seed. place: where the study's file names it. continues: the cell
-    whose weights it starts from. extend: the extension that then belongs to it. beyond: its learning rate, or that of
-    the cell that it continues, is tried only if the best rate so far is next to it.
+    whose weights it starts from. extend: the extension that then belongs to it.
     """
 
     name: str
@@ -30,7 +29,6 @@ class Cell:
     place: tuple[str | int, ...]
     continues: str | None = None
     extend: str | None = None
-    beyond: bool = False
 
     @property
     def group(self) -> tuple[tuple[str, str], ...]:
@@ -78,8 +76,7 @@ def _grid(study: Study) -> Iterator[Cell]:
         for number in hits:
             used[number] += 1
         if not hits:
-            names, beyond = _names(study, settings, varied, ("axes",)), varied.get("lr") in study.beyond
-            yield Cell(*names, settings, ("axes",), beyond=beyond)
+            yield Cell(*_names(study, settings, varied, ("axes",)), settings, ("axes",))
     for number, count in enumerate(used):
         if not count:
             raise UserError(f"{study.at('exclude', number)}: no cell has these settings, so nothing is excluded")
@@ -93,8 +90,7 @@ def _added(study: Study) -> Iterator[Cell]:
             mine = dict(zip(varied, values, strict=True))
             settings = {**study.base, **mine}
             place = ("cell", number)
-            beyond = "lr" not in one and mine.get("lr") in study.beyond
-            yield Cell(*_names(study, settings, mine, place), settings, place, beyond=beyond)
+            yield Cell(*_names(study, settings, mine, place), settings, place)
 
 
 def _continued(study: Study, tuning: FineTuning, number: int, cells: list[Cell]) -> list[Cell]:
@@ -105,7 +101,7 @@ def _continued(study: Study, tuning: FineTuning, number: int, cells: list[Cell])
     return [
         Cell(
             f"{cell.name}+{_slug(tuning.name)}", f"{cell.model_name}+{_slug(tuning.name)}",
-            {**cell.settings, **tuning.settings}, place, cell.name, tuning.extend, cell.beyond,
+            {**cell.settings, **tuning.settings}, place, cell.name, tuning.extend,
         )
         for cell in of
     ]  # fmt: skip

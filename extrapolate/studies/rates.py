@@ -1,7 +1,7 @@
 """The choice of a learning rate for each model of a study: the one with the least validation loss over seeds."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
@@ -32,14 +32,6 @@ class Choice:
         if self.chosen is None or len(self.losses) < 2:
             return None
         return {min(self.losses): "lowest", max(self.losses): "highest"}.get(self.chosen)
-
-    def next_of(self, rates: Iterable[float]) -> float | None:
-        """The untried rate to try next: beyond the chosen one if that is at an end of the grid, below all if every
-        training diverged, else None."""
-        all_diverged = all(loss is not None and math.isinf(loss) for loss in self.losses.values())
-        if self.edge == "lowest" or all_diverged:
-            return max((rate for rate in rates if rate < min(self.losses)), default=None)
-        return min((rate for rate in rates if rate > max(self.losses)), default=None) if self.edge else None
 
 
 def choose(group: Sequence[Cell], rates: Mapping[str, float], losses: Mapping[str, float | None]) -> Choice:

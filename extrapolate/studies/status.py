@@ -54,7 +54,7 @@ def status(folder: str | Path) -> pd.DataFrame:
 
 
 def status_of(folder: Path) -> list[CellStatus]:
-    """Every cell of the study in a folder, in the order of its file, without learning rates that were not tried yet.
+    """Every cell of the study in a folder, in the order of its file.
 
     Raises UserError if there is no study.
     """
@@ -62,8 +62,7 @@ def status_of(folder: Path) -> list[CellStatus]:
         raise UserError(f"{folder} holds no study: it has no {STUDY}")
     cells = cells_of(read_study(folder / STUDY, *_asked(folder / ASKED)))
     asked = trainings_asked(folder)
-    found = [(cell, _status(folder, cell, asked.get(cell.name))) for cell in cells]
-    return [one for cell, one in found if not (cell.beyond and one.status == "left")]
+    return [_status(folder, cell, asked.get(cell.name)) for cell in cells]
 
 
 def _asked(path: Path) -> tuple[str | None, list[str]]:

@@ -27,10 +27,6 @@ SECTIONS = ("base", "axes", "exclude", "cell", "fine_tune", "store", "evaluate",
 SCALED = ("base", "axes", "evaluate")  # what a scale can change
 TABLES = ("exclude", "cell", "fine_tune", "store", "question")  # there may be several of each
 MOST_CELLS = 10_000
-SEARCH = "lr = {from = 1e-3, factor = 3}"
-LEAST_RATE = 1e-12  # the least first rate of a search
-SEARCHED = 3  # a search goes at most this many factors below and above its first rate
-FACTORS = (1.1, 100.0)
 Place = tuple[str | int, ...]  # of a setting: ("axes", "lr"), ("exclude", 0, "encoding")
 SomeCells = tuple[str, Mapping[str, Any]]  # an extension, and settings of the cells that it is for
 _LINE = re.compile(r"\s*(\[{1,2})?([\w\s.\"'-]+)(?(1)\]|=)")  # of a section or a setting
@@ -81,8 +77,8 @@ class Study:
     cells that are left out. added: settings of models outside the grid, each with all seeds and learning rates of the
     axes that it does not set. stores: token stores by path, made if missing. published: the published tables that it
     repeats. extensions: those of the evaluation, each with the settings of the cells that it is for. questions: what
-    its report begins with. lines: the lines of everything, for messages. beyond: the learning rates that a search tries
-    only if it gets to them. of_others: the encodings are not the file's, so its extensions may apply to none of them.
+    its report begins with. lines: the lines of everything, for messages. of_others: the encodings are not the file's,
+    so its extensions may apply to none of them.
     """
 
     file: Path
@@ -98,7 +94,6 @@ class Study:
     lines: Mapping[Place, int]
     published: tuple[str, ...] = ()
     questions: tuple[Question, ...] = ()
-    beyond: frozenset[float] = frozenset()
     of_others: bool = False
 
     def at(self, *place: str | int) -> str:
@@ -185,19 +180,14 @@ class _Reader:
             self.check_known(name, (*SECTIONS, "published"), (name,), "section")
         base = self.section(raw, "base")
         self.check_settings(base, ("base",))
-        axes = dict(self.section(raw, "axes"))
-        searched = isinstance(axes.get("lr"), dict)
-        if searched:
-            axes["lr"] = self.searched(axes["lr"])
         evaluation, extensions = self.evaluation(raw)
         study = Study(
-            self.file, self.text, base, self.axes(axes, base),
+            self.file, self.text, base, self.axes(self.section(raw, "axes"), base),
             exclude=tuple(self.settings(raw, "exclude")), added=tuple(self.settings(raw, "cell")),
             fine_tunings=self.fine_tunings(raw), stores=self.stores(raw),
             evaluation=evaluation, extensions=extensions, lines=self.lines,
             published=self.published(raw.get("published", []), evaluation.protocols),
             questions=tuple(self.questions(raw, evaluation.factors)),
-            beyond=frozenset(axes["lr"][: SEARCHED - 1] + axes["lr"][SEARCHED + 2 :] if searched else ()),
         )  # fmt: skip
         if not study.axes and not study.added:
             raise UserError(f"{self.file} has no cells: list values under [axes], such as encoding = ['rope', 'alibi']")
@@ -246,21 +236,6 @@ class _Reader:
         kind, fits = _KINDS[_kind_of(name)]
         if not fits(value):
             raise self.wrong(place, f"{name} is {kind}, not {value!r}")
-
-    def searched(self, given: Mapping[str, Any]) -> list[float]:
-        """All learning rates that a search may try, from low to high."""
-        place = ("axes", "lr")
-        if given.keys() != {"from", "factor"}:
-            raise self.wrong(place, f"a search for the learning rate has a first rate and a factor: {SEARCH}")
-        for value in given.values():
-            self.check_value("lr", value, place)
-        first, factor = float(given["from"]), float(given["factor"])
-        if first < LEAST_RATE:
-            raise self.wrong(place, f"from is a learning rate of at least {LEAST_RATE:g}, not {first:g}: {SEARCH}")
-        if not FACTORS[0] <= factor <= FACTORS[1]:
-            raise self.wrong(place, f"factor is from {FACTORS[0]} to {FACTORS[1]:g}, not {factor:g}: {SEARCH}")
-        steps = range(-SEARCHED, SEARCHED + 1)
-        return [first if step == 0 else float(f"{first * factor**step:.3g}") for step in steps]
 
     def axes(self, axes: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
         for name, values in axes.items():

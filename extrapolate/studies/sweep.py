@@ -114,7 +114,7 @@ def sweep(
         core_shares(jobs)  # raises if there are fewer cores
     read, folder, ready = _ready(study, out, scale, encodings, trust_code, progress, make=True)
     ready = [replace(cell, tracking=Tracking(tracker, folder.resolve().name)) for cell in ready]
-    for line in lines_on({cell.name: cell.left_out for cell in ready if not cell.cell.beyond}):
+    for line in lines_on({cell.name: cell.left_out for cell in ready}):
         warn(progress, line)
     every = ready
     if array is not None:
@@ -165,11 +165,6 @@ def estimate_sweep(
     if jobs is not None:
         core_shares(jobs)
     _, _, ready = _ready(study, out, scale, encodings, trust_code, progress, make=False)
-    if any(cell.cell.beyond for cell in ready):
-        progress.say(
-            "if the best learning rate is the lowest or highest of these, more are tried: not in this estimate"
-        )
-        ready = [cell for cell in ready if not cell.cell.beyond]
     jobs = _jobs(ready, progress) if jobs is None else jobs
     with progress.display("kinds of cells") as display:
         found = estimate(ready, jobs, lambda done, total: display.update("measuring", done, total))
@@ -230,7 +225,7 @@ def _write_asked(folder: Path, scale: str | None, encodings: Sequence[str], cell
     due = {
         cell.name: dict(zip(("config_hash", "seed"), training_of(cell.config), strict=True))
         for cell in cells
-        if not (cell.cell.beyond or state.read(folder, cell.name).passed_over)
+        if not state.read(folder, cell.name).passed_over
     }
     files.write_json(folder / ASKED, {"scale": scale, "encodings": list(encodings), "cells": due})
 
@@ -308,9 +303,8 @@ class _Screen:
         for task, share in running:
             done += (share or 0.0) * costs.get(task, 0.0)
             parts.append(f"{task.kind} {task.cell} {share or 0.0:.0%}")
-        tried = list(filter(tasks.tried, tasks.cells))
-        finished = sum(task.kind == "evaluate" for task in tasks.done) + sum(map(tasks.passed_over, tried))
-        note = f"{finished} of {len(tried)} cells done"
+        finished = sum(task.kind == "evaluate" for task in tasks.done) + sum(map(tasks.passed_over, tasks.cells))
+        note = f"{finished} of {len(tasks.cells)} cells done"
         failed = len(tasks.without())
         self.display.update(", ".join(parts), done, sum(costs.values()), f"{note}, {failed} failed" if failed else note)
 
@@ -325,7 +319,7 @@ def _finish(tasks: Tasks, folder: Path, progress: Progress, with_report: bool) -
         warn(progress, f"{', '.join(names)}: {warning}")
     for name in tasks.diverged.keys() - failed.keys():
         progress.say(f"{name} diverged, and another learning rate is taken: {tasks.diverged[name]}")
-    passed_over = set(filter(tasks.passed_over, filter(tasks.tried, tasks.cells)))
+    passed_over = set(filter(tasks.passed_over, tasks.cells))
     if no_more := sorted(name for name in passed_over if state.read(folder, name).evaluated is not None):
         warn(progress, f"left out of the report, for another learning rate is taken now: {listed(no_more)}")
     for name in passed_over - failed.keys() - tasks.diverged.keys():

@@ -38,7 +38,7 @@ class Tasks:
 
     A cell is evaluated, and continued by others, once it is trained. Of cells that differ only in learning rate, that
     holds only for those with the best rate, once all are trained. Cells that continue others are evaluated at each of
-    their own rates. A rate beyond those that a search begins with is tried if the best so far is next to it.
+    their own rates.
     """
 
     def __init__(
@@ -57,8 +57,6 @@ class Tasks:
         self.choices: dict[str, Choice] = {}  # by the name of each of a group's cells
         self.groups = _with_rates(self.cells)
         self._group = {cell.name: group for group in self.groups for cell in group}
-        begun = [group for group in self.groups if not all(cell.beyond for cell in group)]
-        self._untried = {cell.name for group in begun for cell in group if cell.beyond}
 
     def finish(self, task: Task) -> None:
         """Marks a task as done."""
@@ -115,10 +113,6 @@ class Tasks:
         choice = self.choices.get(root)
         return root not in self._group or (choice is not None and self.cells[root].lr == choice.chosen)
 
-    def tried(self, name: str) -> bool:
-        """Whether a cell's learning rate, or that of the cell that it continues, is tried."""
-        return self._root(name) not in self._untried
-
     def passed_over(self, name: str) -> bool:
         """Whether nothing more is done with a cell because another rate is better for it, or for what it continues."""
         return self._root(name) in self.choices and not self.chosen(name)
@@ -143,36 +137,29 @@ class Tasks:
 
     def _due(self, task: Task) -> bool:
         begins = task.kind == "train" and self._root(task.cell) == task.cell
-        return self.tried(task.cell) and (begins or self._stands(self._root(task.cell)))
+        return begins or self._stands(self._root(task.cell))
 
     def _stands(self, root: str) -> bool:
         """Whether a cell has its model's learning rate, or the one that stands for it."""
         if root in self.choices or root not in self._group:
             return self.chosen(root)
-        first = next(cell.name for cell in self._group[root] if self.tried(cell.name))
-        return self.cells[root].lr == self.cells[first].lr
+        return self.cells[root].lr == self.cells[self._group[root][0].name].lr
 
     def _can(self, task: Task) -> bool:
         root = self._root(task.cell)
         if task.kind == "train" and root == task.cell:
-            return self.tried(root)
+            return True
         needed = root if task.kind == "train" else task.cell
         return Task("train", needed) in self.done and self.chosen(root)
 
     def _choose(self, name: str) -> None:
-        """Chooses a model's learning rate once all its trainings are settled, or tries one more."""
+        """Chooses a model's learning rate once all its trainings are settled."""
         group = self._group.get(name, [])
-        while group and name not in self.choices:
-            tried = [cell for cell in group if self.tried(cell.name)]
-            trainings = [Task("train", cell.name) for cell in tried]
-            if not all(map(self.settled, trainings)):
-                return
+        trainings = [Task("train", cell.name) for cell in group]
+        if group and name not in self.choices and all(map(self.settled, trainings)):
             losses = {task.cell: self._loss(task) for task in trainings}
-            choice = rates.choose(tried, {cell.name: self.cells[cell.name].lr for cell in tried}, losses)
-            untried = {cell.name: self.cells[cell.name].lr for cell in group if not self.tried(cell.name)}
-            if (further := choice.next_of(untried.values())) is None:
-                self.choices.update((cell.name, choice) for cell in group)
-            self._untried -= {name for name, rate in untried.items() if rate == further}
+            choice = rates.choose(group, {cell.name: self.cells[cell.name].lr for cell in group}, losses)
+            self.choices.update((cell.name, choice) for cell in group)
 
     def _loss(self, training: Task) -> float | None:
         if training.cell in self.diverged:

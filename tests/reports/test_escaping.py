@@ -67,9 +67,9 @@ def test_a_page_shows_any_name_and_reads_nothing_in_it(name: str) -> None:
 
 
 def test_a_word_in_backticks_is_code_in_both_pages_or_in_neither() -> None:
-    said = "`max_targets` or `lr = {from = 1e-3}` in `config.json`, not `<b>` or a`b"
+    said = "`max_targets` or `of = {seed = 0}` in `config.json`, not `<b>` or a`b"
     text = Text(said, code=True)
-    code = "<code>max_targets</code> or <code>lr = {from = 1e-3}</code> in <code>config.json</code>"
+    code = "<code>max_targets</code> or <code>of = {seed = 0}</code> in <code>config.json</code>"
     tags = f"{code}, not `&lt;b&gt;` or a`b"
     assert text.html() == f"<p>{tags}</p>"
     assert PARSER.render(text.markdown()) == f"<p>{tags}</p>\n"

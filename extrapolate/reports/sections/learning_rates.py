@@ -47,7 +47,7 @@ CHOICE = """\
 Each model was trained with several learning rates. Only the runs of the rate with the lowest validation loss, as the
 mean over seeds, are in the tables."""
 TAKEN = {None: "yes", "lowest": "yes, the lowest tried", "highest": "yes, the highest tried"}  # by `Choice.edge`
-ADVICE = "Train with more rates before you compare these models; `lr = {from = 1e-3, factor = 3}` finds them."
+ADVICE = "Add rates to `lr` in the study before you compare these models; what is trained already is kept."
 
 
 @sections.register("learning_rates")
