@@ -328,13 +328,6 @@ def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def causality_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No model is asked whether it sees later tokens: of long windows that takes half of an evaluation's time."""
-    for name in ("training.loop.check_causality", "training.loop.check_trained", "evaluation.causality.check_run"):
-        monkeypatch.setattr(f"extrapolate.{name}", lambda *_, **__: None)
-
-
-@pytest.fixture
 def cells_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """The cells of a study are done in this process: another one takes seconds to start."""
     from extrapolate.studies import local, tasks, worker

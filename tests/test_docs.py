@@ -149,7 +149,7 @@ def run_commands(cli):
     return call
 
 
-@pytest.mark.usefixtures("without_pictures", "causality_unasked")
+@pytest.mark.usefixtures("without_pictures")
 def test_the_commands_for_an_encoding_and_an_extension_of_ones_own_run(run_commands, tiny, tmp_path) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     few = ["--factors", "1,4", "--max-targets", "256"]
@@ -157,7 +157,6 @@ def test_the_commands_for_an_encoding_and_an_extension_of_ones_own_run(run_comma
     assert (tmp_path / "report-mine" / "report.md").exists()
 
 
-@pytest.mark.usefixtures("causality_unasked")
 def test_the_commands_of_the_page_of_extensions_run(run_commands, tiny, tmp_path) -> None:
     few = ["--factors", "1,2", "--max-targets", "256"]
     run_commands(page("extensions.md"), 8, train=[*tiny, "--layers", "2"], eval_lengths=few)
@@ -193,7 +192,6 @@ def test_the_page_of_probes_has_them_with_their_defaults_and_sources() -> None:
         assert probe.source.startswith("github") or probe.source in text
 
 
-@pytest.mark.usefixtures("causality_unasked")
 def test_the_commands_of_the_page_of_probes_run(run_commands, tiny, tmp_path) -> None:
     few = ["--factors", "1,2", "--probe-trials", "2"]
     before, _, rest = page("probes.md").partition("### Recall of K pairs")
@@ -206,13 +204,13 @@ def test_the_commands_of_the_page_of_probes_run(run_commands, tiny, tmp_path) ->
     assert {row["length"] for row in rows if row["probe"] == "mqar:symbols=96,pairs=96,queries=1"} == {1024}
 
 
-@pytest.mark.usefixtures("without_pictures", "causality_unasked")
+@pytest.mark.usefixtures("without_pictures")
 def test_the_commands_of_the_page_of_inspection_run(run_commands, tiny, tmp_path) -> None:
     run_commands(page("inspection.md"), 5, train=tiny, inspect=["--factors", "1,2", "--windows", "2"])
     assert "How RoPE (rope) uses position" in (tmp_path / "report-inspection/report.md").read_text()
 
 
-@pytest.mark.usefixtures("without_pictures", "causality_unasked")
+@pytest.mark.usefixtures("without_pictures")
 def test_the_commands_of_the_page_of_synthetic_text_run(run_commands, tmp_path) -> None:
     few = ["--tokens", "2048", "--batch-tokens", "1024", "--layers", "1", "--no-compile"]
     shown = run_commands(page("synthetic.md"), 10, train=few, eval_lengths=["--factors", "1,4", "--max-targets", "512"])

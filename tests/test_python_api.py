@@ -64,7 +64,7 @@ def test_the_example_runs(ckpt: Path, name: str) -> None:
         exec(example, known)
 
 
-@pytest.mark.usefixtures("without_pictures", "causality_unasked")
+@pytest.mark.usefixtures("without_pictures")
 def test_the_quickstart_runs(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "agg")

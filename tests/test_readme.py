@@ -107,7 +107,7 @@ def test_the_report_is_where_the_readme_says() -> None:
     assert f"`sweeps/{Path(study[1]).stem}/report/`" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.usefixtures("quick_measurements", "small_stdlib", "without_pictures", "causality_unasked")
+@pytest.mark.usefixtures("quick_measurements", "small_stdlib", "without_pictures")
 def test_every_command_runs(folder: Path, cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the README's order, in one folder: later commands use what earlier ones made."""
     ours = [command for command in commands() if command[0] == "extrapolate"]

@@ -1,7 +1,6 @@
 """The work of `xt.evaluate`: one run after another, by one process or by several that share the windows of each."""
 
 import itertools
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -75,7 +74,7 @@ def evaluate_with(
 
         def work(job: Job[Store], advance: Advance) -> None:
             path, named = job.run.path, {"run": job.name}
-            how: Any = dict(device=on, progress=advance, say=partial(warn, progress), passed=defaultdict(set))
+            how: Any = dict(device=on, progress=advance, say=partial(warn, progress))
             passes = (lengths.evaluate(job.run, job.given, asked, **how) for asked in (own(job), own(job).halfway()))
             for rows, documents, targets in itertools.chain.from_iterable(passes):
                 rows = kept(rows)

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,18 +10,23 @@ from typing import Any
 import torch
 
 from extrapolate import specs
-from extrapolate.contract import causality, lengths, scale
+from extrapolate.contract import causality
 from extrapolate.contract.autocast import check_autocast
+from extrapolate.contract.lengths import FACTORS, check_far
 from extrapolate.contract.resume import check_resume
-from extrapolate.contract.small_model import SIZES, dims_of, failure, fresh_model, small_model, tokens
-from extrapolate.encodings.base import encodings, layers_of
+from extrapolate.contract.scale import check_scale
+from extrapolate.contract.small_model import check_hooks, failure, fresh_model, small_model, tokens
+from extrapolate.encodings.base import encodings
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
 from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.extensions.recipe import find as find_extension
-from extrapolate.model.hooks import check
+from extrapolate.model.causality import check_causal, same_random_numbers
 from extrapolate.model.model import Model, find
+from extrapolate.model.whole import check_cache, check_chunks, check_extensions
+
+FAR = 4  # times L, where an extension is checked for what tokens see
 
 
 @dataclass(frozen=True)
@@ -42,30 +46,22 @@ def of_encoding(name: str, given: Mapping[str, Any], seq_len: int) -> Iterator[P
     cls = find(name)
     arguments = specs.convert_arguments(cls, given, owner=name)
     file = Path(name.rpartition(":")[0] or name)
-    dims, kv_heads = dims_of(seq_len), SIZES.kv_heads
-
-    def model_of(arguments: Mapping[str, Any]) -> Model:
-        return small_model(name, arguments, seq_len)
-
-    first = timed(
-        "hooks, one by one", file, lambda: check(cls, file, lambda: layers_of(cls, arguments, dims), dims, kv_heads)
-    )
-    yield first
+    make = partial(small_model, name, seq_len=seq_len)
+    yield (first := timed("hooks, one by one", file, lambda: check_hooks(cls, arguments, seq_len, file)))
     if first.wrong:
         return
-    with _fixed_seed():
-        model = model_of(arguments)
+    with same_random_numbers(torch.device("cpu")):
+        model = make(arguments)
+    fresh = partial(fresh_model, seq_len=seq_len)
     for factor in causality.FACTORS:
         yield timed(f"causality, {factor}x L", file, partial(causality.check_causality, model, file, factor))
-    yield timed("chunks of queries", file, lambda: lengths.check_model_chunks(model, file))
-    yield timed(f"far positions, to {lengths.FACTORS[-1]}x L", file, lambda: lengths.check_far(model, file))
-    yield timed("autocast", file, lambda: check_autocast(model_of(arguments).encodings, file, kv_heads))
-    yield timed(
-        "scale at the start",
-        file,
-        lambda: scale.check_scale(fresh_model(name, arguments, seq_len), fresh_model("none", {}, seq_len), file),
-    )
-    yield timed("exact resume", file, lambda: check_resume(model_of, arguments, file))
+    yield timed("chunks of queries", file, lambda: check_chunks(model, file))
+    yield timed("a cache of earlier tokens", file, lambda: check_cache(model, file))
+    yield timed("what extensions change", file, lambda: check_extensions(model, file))
+    yield timed(f"far positions, to {FACTORS[-1]}x L", file, lambda: check_far(model, file))
+    yield timed("autocast", file, lambda: check_autocast(model, file))
+    yield timed("scale at the start", file, lambda: check_scale(fresh(name, arguments), fresh("none", {}), file))
+    yield timed("exact resume", file, lambda: check_resume(make, arguments, file))
 
 
 def of_extension(text: str, seq_len: int) -> Iterator[Part]:
@@ -81,26 +77,18 @@ def of_extension(text: str, seq_len: int) -> Iterator[Part]:
     if "factor" in specs.parameters(cls):
         name = specs.spell(spec.name, {**spec.arguments, "factor": 1})
         yield timed("a factor of 1", file, lambda: _check_neutral(name, model, file))
-    yield timed(f"1x to {lengths.FACTORS[-1]}x L", file, lambda: _check_far(recipe, model, file))
+    yield timed(f"1x to {FACTORS[-1]}x L", file, lambda: _check_far(recipe, model, file))
 
 
 def timed(name: str, file: Path, run: Callable[[], None]) -> Part:
     """Runs one part, always with the same random numbers."""
     began, wrong = time.perf_counter(), ""
-    with _fixed_seed():
+    with same_random_numbers(torch.device("cpu")):
         try:
             run()
         except Exception as error:  # of the user's own code
             wrong = str(failure(error, file))
     return Part(name, wrong, time.perf_counter() - began)
-
-
-@contextmanager
-def _fixed_seed() -> Iterator[None]:
-    """Seeds torch, and restores its generator afterwards."""
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(0)
-        yield
 
 
 def _model_for(recipe: Recipe, needs: str, seq_len: int) -> Model:
@@ -120,8 +108,8 @@ def _plan(recipe: Recipe, model: Model, length: int) -> Plan:
 
 def _check_frozen(text: str, model: Model, file: Path) -> None:
     recipe = recipes.parse(text)
-    plans = {factor: _plan(recipe, model, factor * model.seq_len) for factor in lengths.FACTORS}
-    for factor in reversed(lengths.FACTORS):  # another order, in case one length affects the next
+    plans = {factor: _plan(recipe, model, factor * model.seq_len) for factor in FACTORS}
+    for factor in reversed(FACTORS):  # another order, in case one length affects the next
         try:
             hash(plans[factor])
         except TypeError as error:
@@ -138,7 +126,7 @@ def _check_neutral(text: str, model: Model, file: Path) -> None:
 
 
 def _check_far(recipe: Recipe, model: Model, file: Path) -> None:
-    for factor in lengths.FACTORS:
+    for factor in FACTORS:
         length = factor * model.seq_len
         plan = _plan(recipe, model, length)
         if not model.encoding.defined_at(length, plan):
@@ -147,3 +135,5 @@ def _check_far(recipe: Recipe, model: Model, file: Path) -> None:
             logits_BTV = model(tokens(model, length, rows=1), plan)
         if not logits_BTV.isfinite().all():
             raise UserError(f"{file}: plan makes the logits nan or infinite at {length} tokens: {plan}")
+        if factor == FAR:
+            check_causal(model, plan, length, file, training=False)

@@ -1,55 +1,20 @@
-"""Checks exact resume: a training that is saved and resumed ends with the weights of an uninterrupted one."""
+"""Checks exact resume: a training that is saved and resumed ends with the model of an uninterrupted one."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load, save
 
-from extrapolate.contract.autocast import same
 from extrapolate.contract.small_model import resolved_factor, tokens
-from extrapolate.encodings.plan import PLAIN
 from extrapolate.errors import UserError
 from extrapolate.model.model import Model
 from extrapolate.runs.weights import load_weights, unique_weights
-from extrapolate.training.causality import check_reloaded, unsaved
+from extrapolate.training.own_code import check_reloaded, unsaved
 
 STEPS = 2  # before the state is saved, and after
-RATE = 0.1
-GENERATOR = "the random generator"
-
-
-class _Trained:
-    """Trains a model by plain gradient descent: an optimiser's state is not the encoding's, and its import is slow."""
-
-    def __init__(self, model: Model) -> None:
-        self.model = model.train()
-        self.x_BT = tokens(model, resolved_factor(model, 1) + 1)
-        self.step = 0
-
-    def steps(self) -> None:
-        for _ in range(STEPS):
-            self.model.begin_step(self.step / (2 * STEPS))
-            self.step += 1
-            with torch.enable_grad():
-                self.model.loss(self.x_BT[:, :-1], self.x_BT[:, 1:]).backward()
-            with torch.no_grad():
-                for parameter in self.model.parameters():
-                    if parameter.grad is not None:
-                        parameter.sub_(RATE * parameter.grad)
-            self.model.zero_grad()
-
-    def saved(self) -> bytes:
-        """What a run saves, without the optimiser."""
-        weights = {name: tensor.contiguous() for name, tensor in unique_weights(self.model).items()}
-        return save(weights | {GENERATOR: torch.get_rng_state()})
-
-    def load(self, content: bytes) -> None:
-        weights = load(content)
-        torch.set_rng_state(weights.pop(GENERATOR))
-        self.step = STEPS
-        load_weights(self.model, weights, "the saved state")
+RATE = 0.1  # of gradient descent: an optimiser's state is not the encoding's
 
 
 def check_resume(make: Callable[[Mapping[str, Any]], Model], arguments: Mapping[str, Any], file: Path) -> None:
@@ -58,19 +23,35 @@ def check_resume(make: Callable[[Mapping[str, Any]], Model], arguments: Mapping[
     make: makes a model with the given arguments of the encoding, which are `arguments` at first and all of them, as a
     run stores them, on resume.
     """
-    once = _Trained(make(arguments))
-    once.steps()
-    state = once.saved()
-    once.steps()
+    once = make(arguments)
+    _train(once, 0)
+    weights = {name: tensor.detach().clone() for name, tensor in unique_weights(once).items()}
+    drawn = torch.get_rng_state()
+    _train(once, STEPS)
+    remake = partial(make, once.encoding.arguments())
     torch.default_generator.manual_seed(1)  # so that unsaved random numbers differ
-    again = _Trained(make(once.model.encoding.arguments()))
-    again.load(state)
-    again.steps()
-    ours, theirs = (dict(trained.model.state_dict()) for trained in (again, once))
-    if different := next((name for name in theirs if not same(ours[name], theirs[name])), None):
+    again = remake()
+    load_weights(again, weights, "the saved state")
+    torch.set_rng_state(drawn)
+    _train(again, STEPS)
+    ours, theirs = again.state_dict(), once.state_dict()
+    if different := next((name for name in theirs if not torch.equal(ours[name], theirs[name])), None):
         raise UserError(
             f"{file}: a training that was saved and resumed ends with another {different} than one that was not"
-            f"{unsaved(again.model, once.model)}: keep what changes or is drawn in a parameter or a buffer "
-            "(register_buffer), and draw random numbers from torch"
+            f"{unsaved(again, once)}: keep what changes or is drawn in a parameter or a buffer (register_buffer), and "
+            "draw random numbers from torch"
         )
-    check_reloaded(once.model, lambda: make(once.model.encoding.arguments()), PLAIN, once.x_BT, file)
+    check_reloaded(once, remake, file)
+
+
+def _train(model: Model, first: int) -> None:
+    x_BT = tokens(model.train(), resolved_factor(model, 1) + 1)
+    for step in range(first, first + STEPS):
+        model.begin_step(step / (2 * STEPS))
+        with torch.enable_grad():
+            model.loss(x_BT[:, :-1], x_BT[:, 1:]).backward()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                if parameter.grad is not None:
+                    parameter.sub_(RATE * parameter.grad)
+        model.zero_grad()

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from extrapolate.encodings.base import Dims
+from extrapolate.encodings.base import Dims, Encoding, layers_of
 from extrapolate.errors import UserError
 from extrapolate.model.config import ModelConfig
-from extrapolate.model.hooks import HOOKS, move_from_constants
+from extrapolate.model.hooks import HOOKS, check, move_from_constants
 from extrapolate.model.model import Model
 from extrapolate.specs.user_files import described
 
@@ -38,9 +38,10 @@ def fresh_model(name: str, arguments: Mapping[str, Any], seq_len: int) -> Model:
         return Model(SIZES, name, arguments, seq_len).eval()
 
 
-def dims_of(seq_len: int) -> Dims:
-    """The dimensions that an encoding of this model is given."""
-    return Dims(SIZES.width, SIZES.heads, SIZES.head_dim, seq_len, layers=SIZES.layers)
+def check_hooks(cls: type[Encoding], arguments: Mapping[str, Any], seq_len: int, file: Path) -> None:
+    """Raises UserError if a hook of the class is wrong by itself."""
+    dims = Dims(SIZES.width, SIZES.heads, SIZES.head_dim, seq_len, layers=SIZES.layers)
+    check(cls, file, lambda: layers_of(cls, arguments, dims), dims, SIZES.kv_heads)
 
 
 def resolved_factor(model: Model, factor: int) -> int:

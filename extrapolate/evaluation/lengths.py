@@ -1,6 +1,5 @@
 """Evaluates one run at several lengths: protocols x extensions x factors, each beside its control."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,10 +15,9 @@ from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
 from extrapolate.evaluation import causality
 from extrapolate.evaluation.any_run import AnyRun
-from extrapolate.evaluation.causality import Passed
 from extrapolate.evaluation.fitting import FIT_TARGETS
 from extrapolate.evaluation.key_tokens import CONTEXT, copies_beyond, gained_beyond
-from extrapolate.evaluation.losses import check_windows, validation_windows
+from extrapolate.evaluation.losses import validation_windows
 from extrapolate.evaluation.memory import OutOfMemoryError
 from extrapolate.evaluation.optimum import optimal_losses, process_of
 from extrapolate.evaluation.plans import AppliedExtensions, extensions_to_evaluate
@@ -40,7 +38,6 @@ from extrapolate.evaluation.targets import Targets, index_in_window, window_of
 from extrapolate.evaluation.text import beginning_token, check_text
 from extrapolate.evaluation.window_losses import Measured, inputs_of, joined, measure, prefixes_agree
 from extrapolate.folders import listed
-from extrapolate.model.causality import may_leak
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.names import AS_TRAINED, PRECISIONS, TARGETS_TABLE
 from extrapolate.progress import QUIET, Advance, Say, unseen
@@ -52,7 +49,6 @@ from extrapolate.runs.weights import Checkpoint
 Rows = tuple[list[dict[str, Any]], list[dict[str, Any]], pa.Table]
 
 MOST_LOSSES = 2**23  # of targets, in the file of a run
-MOST_BETWEEN = 16  # lengths besides N at which a user's encoding is checked for leaks
 
 
 def check_run(run: AnyRun, store: Store, settings: EvaluationSettings) -> None:
@@ -120,16 +116,19 @@ def evaluate(
     device: str = "cpu",
     progress: Advance = unseen,
     say: Say = QUIET.say,
-    passed: Passed | None = None,
 ) -> Iterator[Rows]:
     """Yields rows for the tables of an evaluation, one setting at a time.
 
     The plain model is always evaluated. Calls of `progress` add up to `expected_inputs`. Rows have no loss at lengths
-    that do not fit into memory (`say` says so), or that the encoding is not defined at. passed: see `models`.
+    that do not fit into memory (`say` says so), or that the encoding is not defined at. Raises UserError if a model
+    looks at later tokens.
     """
     bytes_of = token_bytes(store.tokenizer())
     told: set[str] = set()
-    for checkpoint, loaded, precision, model in models(run, store, settings, device, progress, passed):
+    for checkpoint, loaded, precision, model in models(run, settings, device):
+        if precision == settings.precisions[0]:
+            lengths = lengths_of(settings.factors, loaded.seq_len)
+            causality.check_run(run, loaded, settings.extend, lengths, progress)
         chosen = extensions_to_evaluate(run, loaded, settings.extend)
         longest = max(lengths_of(settings.factors, loaded.seq_len))
         fitted = {text for text, applied in chosen.items() if applied.fits(run, longest)} - told
@@ -150,44 +149,13 @@ def evaluate(
 
 
 def models(
-    run: AnyRun,
-    store: Store,
-    settings: EvaluationSettings,
-    device: str,
-    progress: Advance = unseen,
-    passed: Passed | None = None,
+    run: AnyRun, settings: EvaluationSettings, device: str
 ) -> Iterator[tuple[Checkpoint, LanguageModel, str, LanguageModel]]:
-    """Every checkpoint and precision: the model as loaded, and as that precision runs it.
-
-    Raises UserError if a model looks at later tokens. passed: what the run has passed on this text; it grows.
-    """
-    passed = defaultdict(set) if passed is None else passed
+    """Every checkpoint and precision: the model as loaded, and as that precision runs it."""
     for checkpoint in run.checkpoints(settings.checkpoint):
         loaded = run.load_model(checkpoint).to(device)
-        split = store.split(settings.split)
-        layouts = (settings.layout(protocol, split, loaded.seq_len) for protocol in settings.protocols)
-        lengths = {*lengths_of(settings.factors, loaded.seq_len), *_lengths_between(loaded, layouts)}
-        asked = (store, settings, sorted(lengths))
-        causality.check_run(run, loaded, *asked, passed=passed[checkpoint.step, "fp32"], progress=progress)
         for precision in settings.precisions:
-            model = in_precision(loaded, precision).to(device)
-            if precision != "fp32":
-                here = passed[checkpoint.step, precision]
-                causality.check_run(run, model, *asked, precision, passed=here, progress=progress)
-            yield checkpoint, loaded, precision, model
-
-
-def _lengths_between(model: LanguageModel, layouts: Iterable[Layout]) -> list[int]:
-    """Window lengths other than N to check for leaks: the longest of each evaluation length, and some of the others."""
-    if not may_leak(model):
-        return []
-    found: set[int] = set()
-    for layout in layouts:
-        of_rows = [sorted({group.length for group in groups}) for groups in layout.rows.values()]
-        found |= {lengths[-1] for lengths in of_rows}
-        every = sorted({length for lengths in of_rows for length in lengths})
-        found |= set(every[:: max(1, -(-len(every) // MOST_BETWEEN))])
-    return sorted(found)
+            yield checkpoint, loaded, precision, in_precision(loaded, precision).to(device)
 
 
 def expected_inputs(run: AnyRun, store: Store, settings: EvaluationSettings) -> int:
@@ -342,12 +310,6 @@ class _ProtocolEvaluation:
         share = prefixes_agree(self.loaded, plan, [self.model.seq_len, *compared])
         if not share:
             self._looks_at_length |= {(plan, key) for key in new}
-        for groups in wanted.values():
-            longest = max(group.length for group in groups)
-            for group in groups:
-                if group.length == longest or not share:  # shared ones are computed as a part of the longest
-                    tokens_of, count = partial(group.tokens, self.split), len(group.start_W)
-                    check_windows(self.loaded, tokens_of, count, group.length, plan)
         # `expected_inputs` expects windows to be shared.
         part = 1.0 if share else inputs_of(wanted, share=True) / inputs_of(wanted, share=False)
         return measure(

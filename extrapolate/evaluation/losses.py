@@ -7,7 +7,6 @@ whether it is the likeliest token, its margin over the candidates, and whether i
 
 import math
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -25,10 +24,7 @@ from extrapolate.evaluation.precision import storage_of
 from extrapolate.evaluation.protocols.base import Windows, protocols
 from extrapolate.machine.devices import to_device
 from extrapolate.machine.distributed import working
-from extrapolate.model import causality
-from extrapolate.model.attention import Setting
 from extrapolate.model.language_model import LanguageModel
-from extrapolate.model.places import FEWEST, TEXT_TOKENS
 
 BATCH_TOKENS = 8192  # default number of inputs in a forward pass; at least one window
 LOGIT_ELEMENTS = 2**20  # logits held at a time: 4 MiB in float32, which stay in the cache
@@ -73,39 +69,6 @@ class Scores:
     likeliest_WP: np.ndarray | None
     margin_WP: np.ndarray | None = None
     chosen_WP: np.ndarray | None = None
-
-
-@torch.inference_mode()
-def check_windows(
-    model: LanguageModel,
-    tokens_of: Callable[[slice], np.ndarray],
-    count: int,
-    length: int,
-    plan: Plan | Setting = PLAIN,
-) -> None:
-    """Raises UserError if a user's code sees later tokens in some of the windows to be scored, under their plan.
-
-    Exchanges the tokens from one place on in each of some of `count` windows of `length` inputs, from all over them:
-    about TEXT_TOKENS. model: in float32; with lower precision, rounding in this many windows can look like a leak.
-    tokens_of: as in `scores_at`. Windows that do not fit into memory are not checked; they cannot be scored either.
-    """
-    if not count or length < 2 or not causality.may_leak(model):
-        return
-    rows = np.unique(np.linspace(0, count - 1, min(count, max(FEWEST, TEXT_TOKENS // length))).astype(int)).tolist()
-    tokens = np.concatenate([tokens_of(slice(row, row + 1))[:, :length] for row in rows]).astype(np.int64)
-    tokens_BT = to_device(torch.from_numpy(tokens), model.device)
-
-    def setting() -> Any:
-        return model.setting(plan) if isinstance(plan, Plan) else plan
-
-    def find(windows: int, setting: Any) -> causality.Leak | None:
-        return causality.leak_in(model, setting, tokens_BT[:windows])
-
-    with suppress(OutOfMemoryError):
-        if leak := Room(length, len(rows), setting()).enough_for(find):
-            causality.refuse(
-                model, leak, lambda: find(len(rows), setting()), model.label(), length, " of what is scored"
-            )
 
 
 @torch.inference_mode()

@@ -18,9 +18,8 @@ from extrapolate.data.store import Split, Store
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
 from extrapolate.evaluation.any_run import AnyRun
-from extrapolate.evaluation.causality import Passed
 from extrapolate.evaluation.lengths import models
-from extrapolate.evaluation.losses import check_windows, scores_at
+from extrapolate.evaluation.losses import scores_at
 from extrapolate.evaluation.memory import OutOfMemoryError
 from extrapolate.evaluation.plans import AppliedExtensions, extensions_to_evaluate
 from extrapolate.evaluation.protocols.base import lengths_of
@@ -184,24 +183,21 @@ def evaluate(
     device: str = "cpu",
     progress: Advance = unseen,
     say: Say = QUIET.say,
-    passed: Passed | None = None,
 ) -> Iterator[list[dict[str, Any]]]:
     """Yields rows for `eval_probes.parquet` (see `results.tables`), one probe and extension at a time.
 
     The plain model is always evaluated. Calls of `progress` add up to `expected_inputs`. Rows have no accuracy at
-    lengths that do not fit into memory (`say` says so), or that the encoding is not defined at. passed: see
-    `lengths.models`.
+    lengths that do not fit into memory (`say` says so), or that the encoding is not defined at. What the
+    model sees is checked by `lengths.evaluate`, which comes first.
     """
     if not settings.probes:
         return
-    for checkpoint, loaded, precision, model in models(run, store, settings, device, progress, passed):
+    for checkpoint, loaded, precision, model in models(run, settings, device):
         chosen = extensions_to_evaluate(run, loaded, settings.extend)
         control_plan = chosen[AS_TRAINED].plan(run, model, model.seq_len)
         shared = common(run, loaded, checkpoint, precision, settings.split, store.corpus_hash)
         for probe in settings.parsed_probes():
-            evaluation = _ProbeEvaluation(
-                run, loaded, model, probe, store, settings, precision, control_plan, progress, say
-            )
+            evaluation = _ProbeEvaluation(run, model, probe, store, settings, precision, control_plan, progress, say)
             for text, applied in chosen.items():
                 yield evaluation.rows(
                     shared | {"probe": probe.text} | of_extension(run, loaded, text, applied), applied
@@ -232,7 +228,6 @@ class _ProbeEvaluation:
     """Scores one probe, and computes each score once: settings with equal plans share them."""
 
     run: AnyRun
-    loaded: LanguageModel  # in float32
     model: LanguageModel
     probe: Probe
     store: Store
@@ -276,16 +271,11 @@ class _ProbeEvaluation:
         if (length, depth) not in self._sequences:
             trials = self.settings.trials
             made = Sequences.make(self.probe, length, depth, trials, self.store, self.split)
-            self._check(made.tokens_WN[:, -1 - self.model.seq_len :], self.control_plan)
             control = control_score(
                 self.model, made, self.model.seq_len, self.control_plan, precision=self.precision, progress=advance
             )
             self._sequences[length, depth] = made, control
         return self._sequences[length, depth]
-
-    def _check(self, tokens_WN: np.ndarray, plan: Plan) -> None:
-        count, length = len(tokens_WN), tokens_WN.shape[1] - 1
-        check_windows(self.loaded, tokens_WN.__getitem__, count, length, plan)
 
     def scores(
         self, length: int, depth: float, plan: Plan, advance: Callable[[int], None], what: str
@@ -295,7 +285,6 @@ class _ProbeEvaluation:
             return None
         if (length, depth, plan) not in self._known:
             made, _ = self.sequences(length, depth, advance)
-            self._check(made.tokens_WN, plan)
             where = self.model.device.type
             forget_peak(where)
             began = time.perf_counter()

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from extrapolate.evaluation.losses import check_windows
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.model.model import Model
 
@@ -82,11 +81,6 @@ class Inspected:
         pool = self.tokens_WN.flatten().cpu()
         drawn = torch.randint(len(pool), self.tokens_WN.shape, generator=torch.Generator().manual_seed(SEED))
         return pool[drawn].to(self.tokens_WN.device)
-
-    def check(self, inputs_WT: Tensor) -> None:
-        """Raises UserError if a user's code sees later tokens in some of these inputs."""
-        count, length = inputs_WT.shape
-        check_windows(self.model, inputs_WT.cpu().numpy().__getitem__, count, length, self.setting)
 
     def batches(self, windows: int, length: int) -> list[slice]:
         """Splits windows of a length into batches of BATCH_TOKENS inputs."""

@@ -11,7 +11,7 @@ import torch
 
 from extrapolate.data.store import Split, Store
 from extrapolate.errors import UserError
-from extrapolate.evaluation import lengths
+from extrapolate.evaluation import causality, lengths
 from extrapolate.evaluation.any_run import AnyRun
 from extrapolate.evaluation.memory import MEMORY, OutOfMemoryError, of_memory
 from extrapolate.evaluation.plans import extensions_to_evaluate
@@ -80,8 +80,8 @@ def inspect(
     without a value but with the reason.
     """
     split = store.split(settings.split)
-    evaluation = settings.evaluation()
-    for checkpoint, loaded, precision, model in lengths.models(run, store, evaluation, device, progress):
+    for checkpoint, loaded, precision, model in lengths.models(run, settings.evaluation(), device):
+        causality.check_run(run, loaded, settings.extend, lengths_of(settings.factors, loaded.seq_len), progress)
         layout = layout_of(settings, split, model.seq_len)
         shared = common(run, loaded, checkpoint, precision, settings.split, store.corpus_hash)
         shared["targets_hash"] = targets_hash(layout.control, store.corpus_hash, settings.split)
@@ -98,7 +98,6 @@ def inspect(
                     tokens_WN = torch.from_numpy(windows.tokens(split, slice(None)).astype(np.int64))
                     tokens_WN = to_device(tokens_WN, model.device)
                     inspected = Inspected(model, model.setting(plan), model.seq_len, tokens_WN)
-                    inspected.check(tokens_WN[:, :-1])
                 count, factor = len(windows.start_W), length / model.seq_len
                 at_length = shared | {"length": length, "factor": factor, "n_windows": count}
                 rows: list[dict[str, Any]] = []

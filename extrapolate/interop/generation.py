@@ -1,6 +1,6 @@
 """Generates text token by token.
 
-Shapes: B batch, here 1, T tokens, G key and value heads, K head dim, D width, V vocabulary.
+Shapes: B batch, here 1, T tokens, V vocabulary.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,29 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from extrapolate.encodings.base import Encoding
 from extrapolate.interop.export import needs_whole_text
+from extrapolate.model.cache import Kept
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.model.llama import Decoder
-
-
-class Kept:
-    """The cache of earlier tokens for all layers, see `Cache`."""
-
-    def __init__(self) -> None:
-        self.length = 0
-        self._layers: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
-
-    def extend(
-        self, encoding: Encoding, k_BGTK: Tensor, v_BGTK: Tensor, x_BTD: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Adds a layer's keys, values and inputs of new tokens; returns those of all tokens."""
-        layer, new = encoding.dims.layer, (k_BGTK, v_BGTK, x_BTD)
-        if layer in self._layers:
-            k, v, x = (torch.cat(pair, dim=-2) for pair in zip(self._layers[layer], new, strict=True))
-            new = (k, v, x)
-        self._layers[layer] = new
-        return new
 
 
 def likeliest(logits_V: Tensor) -> int:

@@ -6,7 +6,7 @@ their last token.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,13 +20,12 @@ from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 from extrapolate.data import tokenizer as tokenizers
 from extrapolate.errors import UserError
 from extrapolate.evaluation.any_run import AnyRun
-from extrapolate.evaluation.causality import check_plans
-from extrapolate.evaluation.losses import check_windows, scores_at
+from extrapolate.evaluation.losses import scores_at
 from extrapolate.evaluation.plans import AppliedExtensions, extension_to_apply, plan_for_texts
 from extrapolate.evaluation.precision import in_precision, storage_of
 from extrapolate.interop.generation import generated
 from extrapolate.machine.devices import device_of
-from extrapolate.model.places import random_windows
+from extrapolate.model.causality import check_causal, may_leak
 from extrapolate.names import AS_TRAINED
 from extrapolate.runs.run import Run
 
@@ -69,12 +68,7 @@ class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # without lm-eval 
             extend = extension_to_apply(self.run, self.loaded, extend)
         self.applied: AppliedExtensions = extend
         self.plan = plan_for_texts(self.run, self.loaded, extend, self.max_length)
-        windows = partial(random_windows, self.loaded.vocab_size)
-        lengths = (self.max_length, self.max_length * 2 // 3 | 1)  # texts are shorter
-        asked = {(self.plan, length): AS_TRAINED for length in lengths}
-        check_plans(self.run, self.loaded, asked, windows)
-        if precision != "fp32":
-            check_plans(self.run, self.model, asked, windows, precision)
+        self._checked = 1  # tokens of the longest window for which it is known what a user's code sees
         self.cut: set[tuple[str | None, int | None]] = set()
         self._cut_requests: list[bool] = []
 
@@ -132,7 +126,7 @@ class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # without lm-eval 
             tokens_WT = np.array([wholes[numbers[0]] for numbers in numbers_WA])
             last_WA = np.array([[wholes[number][-1] for number in numbers] for numbers in numbers_WA])
             longest = max(len(requests[number][2]) for numbers in numbers_WA for number in numbers)
-            check_windows(self.loaded, tokens_WT.__getitem__, len(tokens_WT), inputs, self.plan)
+            self._check(inputs)
             scores = scores_at(
                 self.model, tokens_WT.__getitem__, len(tokens_WT), inputs, np.arange(inputs - longest, inputs),
                 self.plan, precision=self.precision, likeliest=True, last_WA=last_WA, progress=self.advance,
@@ -146,6 +140,13 @@ class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # without lm-eval 
             if asked is not None:
                 self.cache_hook.add_partial("loglikelihood", asked, found[number])
         return [found[number] for number in range(len(requests))]
+
+    def _check(self, length: int) -> None:
+        """Raises UserError if the model may see later tokens, and does in windows of so many, the longest so far."""
+        applied = self.applied.joined()
+        if length > self._checked and (may_leak(self.loaded) or (applied is not None and applied.files)):
+            check_causal(self.loaded, self.plan, length, self.run.path, training=False)
+            self._checked = length
 
     def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = True) -> list[float]:
         """The log-likelihood of whole texts in nats, window after window, with each token scored once."""
@@ -169,16 +170,17 @@ class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # without lm-eval 
         Raises UserError if a task asks for sampling, or for more tokens than fit into the length.
         """
         found = []
+        longest = max((len(self.tok_encode(request.args[0])) for request in requests), default=0)
         for request in requests:
             context, asked = request.args
-            text, was_cut = self._generated(context, asked)
+            text, was_cut = self._generated(context, asked, longest)
             if was_cut:
                 self.cut.add((request.task_name, request.doc_id))
             self.cache_hook.add_partial("generate_until", request.args, text)
             found.append(text)
         return found
 
-    def _generated(self, context: str, asked: Mapping[str, Any]) -> tuple[str, bool]:
+    def _generated(self, context: str, asked: Mapping[str, Any], longest: int) -> tuple[str, bool]:
         options = normalize_gen_kwargs(dict(asked), MOST_NEW)
         if options.get("do_sample"):
             raise UserError("the task draws tokens at random, which is not done here: only the likeliest are taken")
@@ -187,6 +189,7 @@ class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # without lm-eval 
             raise UserError(
                 f"the task generates up to {most} tokens: give a `length` above that, not {self.max_length}"
             )
+        self._check(min(self.max_length, longest + most))
         tokens = self.tok_encode(context) or [self.prefix_token_id]
         kept = tokens[-(self.max_length - most) :]
         ends = [end for end in options["until"] if end]

@@ -1,13 +1,14 @@
 """Checks the hooks of an encoding from a user's file, in a fraction of a second.
 
-Shapes: B windows, T queries, S keys, D width, H heads, G key and value heads, K head dim.
+Shapes: as in encodings/base.py.
 """
 
 import dataclasses
 import difflib
-import itertools
+import inspect
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,42 +16,25 @@ import torch
 from torch import Tensor
 
 from extrapolate import specs
-from extrapolate.encodings.base import (
-    DISTANCES,
-    FREQUENCIES,
-    MASK,
-    POSITIONS,
-    Context,
-    Dims,
-    Encoding,
-    scaled_product,
-)  # fmt: skip
+from extrapolate.encodings.base import DISTANCES, POSITIONS, Context, Dims, Encoding, scaled_product
 from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
-from extrapolate.model.answers import CONTENT, Asked, attempt, what_is
 from extrapolate.model.attention import chunk_context
+from extrapolate.model.llama import Decoder
+from extrapolate.specs import user_files
 from extrapolate.specs.user_files import described
 
-_Places = Callable[..., tuple[Tensor, ...]]
-HOOKS = (
-    "positions",
-    "embed",
-    "attention_input",
-    "prepare",
-    "rotate",
-    "bias",
-    "scores",
-    "weights",
-    "mix",
-    "begin_step",
-    "constrain",
-    "spectrum",
-    "extended",
-)
+# What the hooks return, in the order of the forward pass: the axes of a tensor, of two, or with `?` of one or None.
+RETURNS = {
+    "positions": "T", "embed": "BTD", "attention_input": "BTD BTD", "prepare": "", "rotate": "BHTK BGSK",
+    "bias": "HTS?", "scores": "BHTS?", "weights": "BHTS?", "mix": "BHTK?",
+}  # fmt: skip
+HOOKS = (*RETURNS, "begin_step", "constrain", "spectrum", "extended")
 LENGTH = 64  # tokens in a window of the check
 WINDOWS = 2  # B; more than 1, so that a hook that confuses axes does not pass by chance
 TOLERANCE = 1e-4  # of the largest number; another order of summation in float32 changes less
 NEAR = 0.75  # the similarity of a mistyped hook's name: "rotat" counts as one, "rotate_half" does not
+CONTENT = "what depends on content belongs in `scores`, with `context.state`"
 
 
 def check(cls: type[Encoding], file: Path, make: Callable[[], list[Encoding]], dims: Dims, kv_heads: int) -> None:
@@ -59,34 +43,25 @@ def check(cls: type[Encoding], file: Path, make: Callable[[], list[Encoding]], d
     `make` returns a new instance for each layer, since hooks may keep something from the check. Does not change torch's
     random state.
     """
-    check_names(cls, file)
+    _check_names(cls, file)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.default_generator.manual_seed(0)
         layers: list[Encoding] = attempt(file, "__init__", make)
         for number, encoding in enumerate(layers):
-            check_attributes(encoding, file, dataclasses.replace(dims, layer=number))
+            _check_attributes(encoding, file, dataclasses.replace(dims, layer=number))
         move_from_constants(layers)
         length = min(LENGTH, dims.seq_len, *(layer.max_length or LENGTH for layer in layers))
-        sample = Sample.draw(dims, kv_heads, length)
-        Asked(layers[0].train(), file).positions(sample.index_T)
-        pos_T = Asked(layers[0].eval(), file).positions(sample.index_T)
-        for number, encoding in enumerate(layers):
-            asked = Asked(encoding.eval(), file, number)
-            asked.call("begin_step", 0.5)
-            asked.call("constrain")
-            check_places(asked, sample, pos_T)
-            check_bias_reads_no_content(asked, sample, pos_T)
-            check_chunks(asked, sample, pos_T)
-            check_bias_reads_positions(asked, sample, pos_T)
-            check_frequencies(asked, sample, pos_T)
+        for encoding in layers:
+            for training in (True, False):
+                _check_returns(encoding.train(training), file, length, kv_heads)
+            attempt(file, "begin_step", partial(encoding.begin_step, 0.5))
+            attempt(file, "constrain", encoding.constrain)
 
 
-def check_names(cls: type[Encoding], file: Path) -> None:
+def _check_names(cls: type[Encoding], file: Path) -> None:
     """Raises UserError if a method is not a hook, but its name is close to that of one that the class lacks."""
     inherited = {name for base in cls.__mro__ if base.__module__ != cls.__module__ for name in vars(base)}
-    own = {
-        name: value for base in cls.__mro__ if base.__module__ == cls.__module__ for name, value in vars(base).items()
-    }
+    own = {name: value for one in cls.__mro__ if one.__module__ == cls.__module__ for name, value in vars(one).items()}
     missing = [hook for hook in HOOKS if hook not in own]
     for name, value in own.items():
         if name.startswith("_") or name in inherited or not callable(value):
@@ -98,14 +73,11 @@ def check_names(cls: type[Encoding], file: Path) -> None:
             )
 
 
-def check_attributes(encoding: Encoding, file: Path, dims: Dims) -> None:
+def _check_attributes(encoding: Encoding, file: Path, dims: Dims) -> None:
     """Raises UserError if an instance does not keep its arguments, or has invalid attributes."""
     if not {"_parameters", "dims"} <= vars(encoding).keys():
         raise UserError(f"{file}: __init__ must begin with super().__init__(dims)")
-    own = {
-        *vars(encoding),
-        *(name for part in ("_modules", "_parameters", "_buffers") for name in vars(encoding)[part]),
-    }
+    own = {*vars(encoding), *encoding._modules, *encoding._parameters, *encoding._buffers}
     for hook in HOOKS:
         if hook in own:
             raise UserError(f"{file}: self.{hook} has the name of a hook: keep it under another name")
@@ -121,18 +93,12 @@ def check_attributes(encoding: Encoding, file: Path, dims: Dims) -> None:
             if not hasattr(encoding, name):
                 raise UserError(f"{file}: keep argument {name} as self.{name}: it is stored with the run") from error
         raise UserError(f"{file}: arguments failed: {described(error, file)}") from error
-    for name, value in arguments.items():
-        if name in parameters and not _is_value(parameters[name], value):
-            raise UserError(
-                f"{file}: self.{name} is {what_is(value)}, and argument {name} is {parameters[name].kind()}: keep the "
-                f"argument as self.{name}, and what is made of it under another name"
-            )
     again = attempt(file, "__init__", lambda: type(encoding)(dims, **arguments).arguments())
     for name, value in arguments.items():
-        if again[name] != value:
+        if not isinstance(value, int | float | str | None) or again[name] != value:
             raise UserError(
-                f"{file}: self.{name} is {value}, and an encoding made with {name}={value} has {again[name]}: keep the "
-                f"argument as self.{name}, and what is made of it under another name"
+                f"{file}: self.{name} is {_what_is(value)}, which argument {name} was not: keep the argument as "
+                f"self.{name}, and what is made of it under another name"
             )
 
 
@@ -150,195 +116,161 @@ def move_from_constants(layers: list[Encoding]) -> None:
             parameter.add_(torch.rand_like(parameter).mul(0.1).masked_fill(parameter != 0, 0.0))
 
 
-@dataclass(frozen=True)
-class Sample:
-    """Random inputs for the hooks, as in a model."""
+def _check_returns(encoding: Encoding, file: Path, length: int, kv_heads: int) -> None:
+    """Raises UserError if a hook fails on random inputs, or does not return what RETURNS says."""
+    dims = encoding.dims
+    sizes = {"B": WINDOWS, "H": dims.heads, "G": kv_heads, "D": dims.width, "K": dims.head_dim} | dict.fromkeys(
+        "TS", length
+    )
+    q, k = (torch.randn(WINDOWS, count, length, dims.head_dim) for count in (dims.heads, kv_heads))
+    pos_T = torch.arange(length, dtype=torch.float32)
+    given: dict[str, Any] = {"index_T": pos_T, "pos_T": pos_T, "pos_S": pos_T, "state": None, "context": None}
+    given |= {"x_BTD": torch.randn(WINDOWS, length, dims.width), "q_BHTK": q, "k_BGSK": k, "k_BGTK": k, "v_BGTK": k}
+    for hook, axes in RETURNS.items():
+        if dims.layer and hook in ("positions", "embed"):
+            continue  # only called in the first layer
+        where = f"{hook} of layer {dims.layer}" if dims.layer else hook
+        arguments = [given[name] for name in list(inspect.signature(getattr(Encoding, hook)).parameters)[1:]]
+        found = attempt(file, where, partial(getattr(encoding, hook), *arguments))
+        if axes and (wrong := _wrong(found, hook, axes, sizes, given["context"])):
+            raise UserError(f"{file}: {where} {wrong}")
+        if hook == "positions":
+            given["pos_T"] = given["pos_S"] = found
+        elif hook == "prepare":
+            context = chunk_context(encoding, given["pos_T"], given["pos_S"], found, 0, length)
+            given |= {"state": found, "context": context}
+        elif hook == "rotate":
+            if wrong := attempt(file, where, partial(_wrong_turns, encoding, q, k, given["pos_T"], given["state"])):
+                raise UserError(f"{file}: {where} {wrong}")
+            q, k = found
+            given |= {"q_BHTK": q, "k_BGTK": k, "k_BHSK": k.repeat_interleave(dims.heads // kv_heads, dim=1)}
+        elif hook == "bias":
+            bias = 0.0 if found is None else found
+        elif hook == "scores":
+            scores = scaled_product(q, given["k_BHSK"]) if found is None else found
+            given["scores_BHTS"] = (scores + bias).masked_fill(context.hidden_TS, -math.inf)
+    view = attempt(file, "extended", lambda: encoding.extended(Plan(window=1)))
+    if not isinstance(view, Encoding):
+        raise UserError(
+            f"{file}: extended returned {_what_is(view)}; expected an encoding, made with self.copy_with(...)"
+        )
 
-    index_T: Tensor
-    x_BTD: Tensor
-    q_BHTK: Tensor
-    k_BGTK: Tensor
 
-    @classmethod
-    def draw(cls, dims: Dims, kv_heads: int, length: int) -> "Sample":
-        """Draws normal numbers, float32."""
-        heads = (torch.randn(WINDOWS, count, length, dims.head_dim) for count in (dims.heads, kv_heads))
-        return cls(torch.arange(length, dtype=torch.float32), torch.randn(WINDOWS, length, dims.width), *heads)
+def _wrong_turns(encoding: Encoding, q_BHTK: Tensor, k_BGTK: Tensor, pos_T: Tensor, state: Any) -> str:
+    """What is wrong if `rotate` turns some queries and keys otherwise than among all; empty if nothing is.
 
-
-def check_places(asked: Asked, sample: Sample, pos_T: Tensor) -> None:
-    """Raises UserError if embed, attention_input or rotate count tokens instead of reading positions.
-
-    Leaving out earlier tokens must not change what becomes of a token, or the product of a query and a key, unless the
-    content of those tokens matters. Counting is fine if no extension may change positions.
+    If it mixes tokens, so that the content of those that are left out matters, nothing is known.
     """
-    length = len(pos_T)
-    calls: dict[str, tuple[_Places, tuple[Tensor, ...]]] = {
-        "attention_input": (lambda x: asked.attention_input(x, pos_T[-x.shape[1] :]), (sample.x_BTD,)),
-    }
-    if asked.prepare(sample.x_BTD[:, :1]) is None:  # otherwise `rotate` gets all tokens
-        calls["rotate"] = (
-            lambda q, k: (_product(*asked.rotate(q, k, pos_T[-q.shape[2] :], pos_T[-k.shape[2] :], None)),),
-            (sample.q_BHTK, sample.k_BGTK),
-        )
-    if asked.layer == 0:
-        calls["embed"] = (lambda x: (asked.embed(x, pos_T[-x.shape[1] :]),), (sample.x_BTD,))
-    for hook, (call, tensors) in calls.items():
-        whole = call(*tensors)
-        if not asked.encoding.accepts & {POSITIONS, DISTANCES}:
-            continue
-        starts = (length * 3 // 8, length // 6)[: len(tensors)]  # different numbers of queries and keys
-        asked.case = f" (tokens {' and '.join(f'{start}..{length - 1}' for start in starts)} of {length})"
-        alone = call(*(x[..., start:, :] for x, start in zip(tensors, starts, strict=True)))
-        asked.case = ""
-        for number, own in enumerate(alone):
-            rows, columns = (slice(-size, None) for size in own.shape[-2:])
-            among = whole[number][..., rows, columns]
-            if not differ(own, among):
-                continue
-            others = call(*(_others_before(x, start) for x, start in zip(tensors, starts, strict=True)))
-            if not differ(others[number][..., rows, columns], among):
-                raise asked.wrong(
-                    hook,
-                    f"gives tokens {starts[0]}..{length - 1} other numbers when those before them are left out: take "
-                    f"positions from {'pos_T and pos_S' if hook == 'rotate' else 'pos_T'}, not from a length or arange",
-                )
+    if state is not None or not encoding.accepts & {POSITIONS, DISTANCES}:
+        return ""
+
+    def products(q: Tensor, k: Tensor) -> Tensor:
+        q, k = encoding.rotate(q, k, pos_T[-q.shape[2] :], pos_T[-k.shape[2] :], None)
+        return (q @ k.repeat_interleave(q.shape[1] // k.shape[1], dim=1).mT)[
+            ..., -some_q.shape[2] :, -some_k.shape[2] :
+        ]
+
+    first, length = len(pos_T) // 3, len(pos_T)
+    some_q, some_k = q_BHTK[:, :, first:], k_BGTK[:, :, first // 2 :]  # fewer queries than keys
+    whole = products(q_BHTK, k_BGTK)
+    if not differ(products(some_q, some_k), whole):
+        return ""
+    others = [torch.cat([-x[:, :, : length - y.shape[2]], y], dim=2) for x, y in ((q_BHTK, some_q), (k_BGTK, some_k))]
+    if differ(products(*others), whole):
+        return ""
+    return "turns tokens otherwise if those before them are left out: take positions from pos_T and pos_S, not a length"
 
 
-def _product(q_BHTK: Tensor, k_BGSK: Tensor) -> Tensor:
-    """The products of queries and keys, [B, H, T, S]."""
-    return q_BHTK @ k_BGSK.repeat_interleave(q_BHTK.shape[1] // k_BGSK.shape[1], dim=1).mT
+def _wrong(found: Any, hook: str, axes: str, sizes: dict[str, int], context: Context | None) -> str:
+    """What is wrong with what a hook returned; empty if nothing is."""
+    shapes = [{axis: sizes[axis] for axis in one} for one in axes.rstrip("?").split()]
+    if found is None and axes.endswith("?"):
+        return ""
+    if len(shapes) > 1 and not (isinstance(found, tuple | list) and len(found) == len(shapes)):
+        return f"returned {_what_is(found)}; expected a tuple of {len(shapes)}: {' and '.join(map(_spell, shapes))}"
+    values = found if len(shapes) > 1 else [found]
+    if hook == "rotate" and len({value.shape[-1:] for value in values if isinstance(value, Tensor)}) == 1:
+        shapes = [shape | {"K": values[0].shape[-1]} for shape in shapes]  # both may become wider
+    for value, shape in zip(values, shapes, strict=True):
+        if not isinstance(value, Tensor):
+            return f"returned {_what_is(value)}; expected a tensor {_spell(shape)}"
+        # A bias or scores may be broadcast over heads or windows.
+        free = [axis for axis in shape if axis in "BH" and hook in ("bias", "scores")]
+        wanted = [
+            size if size == 1 and axis in free else own
+            for size, (axis, own) in zip(value.shape, shape.items(), strict=False)
+        ]
+        if list(value.shape) != wanted or value.ndim != len(shape):
+            more = f": {CONTENT}" if hook == "bias" and value.ndim == 4 else ""
+            return f"returned {list(value.shape)}; expected {_spell(shape)}{more}"
+        if value.dtype != torch.float32 and not (value.is_floating_point() and hook in ("scores", "weights")):
+            return f"returned {str(value.dtype).removeprefix('torch.')}; expected float32"
+        bad = ~value.isfinite()
+        if hook in ("bias", "scores") and context is not None:  # -inf hides a key; attention hides later ones
+            hidden = torch.zeros(()).masked_fill(context.hidden_TS, -math.inf)
+            masked = value.masked_fill(context.hidden_TS, -math.inf) if hook == "bias" else value + hidden
+            bad = masked.isnan() | (masked == math.inf)
+            if (masked == -math.inf).all(dim=-1).any():
+                return "hides every key of a query; expected a finite number for at least one"
+        if bad.any():
+            place = bad.nonzero()[0].tolist()
+            at = ", ".join(f"{axis.lower()}={index}" for axis, index in zip(shape, place, strict=True))
+            return f"returned {value[tuple(place)].item()} at {at}; expected finite numbers"
+    return ""
 
 
-def _others_before(x: Tensor, start: int) -> Tensor:
-    return torch.cat([-x[..., :start, :], x[..., start:, :]], dim=-2)
+def attempt(file: Path, hook: str, call: Callable[[], Any]) -> Any:
+    """Calls the user's code. Anything that it raises becomes a UserError that names the hook."""
+
+    def instead(error: BaseException) -> UserError:
+        if hook == "__init__" and isinstance(error, ValueError):  # a refusal, in the user's own words
+            return UserError(f"{file}: {error}")
+        return UserError(f"{file}: {hook} failed: {described(error, file)}")
+
+    return user_files.of_user(call, instead)
 
 
-def check_chunks(asked: Asked, sample: Sample, pos_T: Tensor) -> None:
-    """Raises UserError if bias or scores depend on the chunk that a query is in, windowed or not, or `mix` is wrong."""
-    state = asked.prepare(sample.x_BTD)
-    q_BHTK, k_BGTK = asked.rotate(sample.q_BHTK, sample.k_BGTK, pos_T, pos_T, state)
-    k_BHTK = k_BGTK.repeat_interleave(q_BHTK.shape[1] // k_BGTK.shape[1], dim=1)
-    views = [asked]
-    if MASK in asked.encoding.accepts:
-        window = max(1, len(pos_T) // 5)
-        views.append(asked.extended(Plan(window=window), f" (with a window of {window})"))
-    for view in views:
-        _check_chunks_of(view, q_BHTK, k_BHTK, pos_T, state)
-    asked.mix(q_BHTK, k_BGTK, sample.k_BGTK, state)
+def _spell(shape: dict[str, int]) -> str:
+    return "[" + ", ".join(f"{axis}={size}" for axis, size in shape.items()) + "]"
 
 
-def _check_chunks_of(asked: Asked, q_BHTK: Tensor, k_BHTK: Tensor, pos_T: Tensor, state: Any) -> None:
-    length = len(pos_T)
-    whole = chunk_context(asked.encoding, pos_T, pos_T, state, 0, length)
-    of_all = _of(asked, q_BHTK, k_BHTK, whole)
-    cuts = sorted({0, 1, length * 3 // 8, length * 7 // 8, length})  # attention also calls with the first query alone
-    for start, end in itertools.pairwise(cuts):
-        context = chunk_context(asked.encoding, pos_T, pos_T, state, start, end)
-        queries, keys = context.queries, context.keys
-        case = f"{asked.case} (queries {start}..{end - 1} of {length}, keys {keys.start}..{end - 1})"
-        chunk = asked.but(case=case)
-        of_some = _of(chunk, q_BHTK[:, :, queries], k_BHTK[:, :, keys], context)
-        for hook, some in of_some.items():
-            among_all = of_all[hook]
-            if some is None or among_all is None:
-                if some is not among_all:
-                    raise chunk.wrong(
-                        hook, "returned None for some queries, and a tensor for others; expected the same"
-                    )
-                continue
-            among_all = among_all[..., queries, keys]
-            wrong = _differences(*(x.masked_fill(context.hidden_TS, 0.0) for x in (some, among_all)))
-            if wrong.any():
-                *_, query, key = wrong.nonzero()[0].tolist()
-                places = "pos_T and pos_S" if hook == "bias" else "context"
-                raise chunk.wrong(
-                    hook,
-                    f"gives query {start + query} and key {keys.start + key} another number in a chunk of queries than "
-                    f"among all: a hook is asked for some queries at a time; take their places from {places}, not from "
-                    "a length or arange",
-                )
-
-
-def _of(asked: Asked, q_BHTK: Tensor, k_BHSK: Tensor, context: Context) -> dict[str, Tensor | None]:
-    """The results of the hooks that are called with a chunk of queries."""
-    bias_HTS, scores_BHTS = asked.bias(context), asked.scores(q_BHTK, k_BHSK, context)
-    own = scaled_product(q_BHTK, k_BHSK) if scores_BHTS is None else scores_BHTS
-    masked_BHTS = (own if bias_HTS is None else own + bias_HTS).masked_fill(context.hidden_TS, float("-inf"))
-    return {"bias": bias_HTS, "scores": scores_BHTS, "weights": asked.weights(masked_BHTS, context)}
-
-
-def check_bias_reads_no_content(asked: Asked, sample: Sample, pos_T: Tensor) -> None:
-    """Raises UserError if a bias depends on what `prepare` saw: it must be the same for all windows of a batch."""
-    context = chunk_context(asked.encoding, pos_T, pos_T, None, 0, len(pos_T))
-    found = []
-    for x_BTD in (sample.x_BTD, -sample.x_BTD):
-        asked.prepare(x_BTD)
-        if (bias_HTS := asked.bias(context)) is None:
-            return
-        found.append(bias_HTS.masked_fill(context.hidden_TS, 0.0))
-    if differ(*found):
-        raise asked.wrong("bias", f"depends on content: {CONTENT}")
-
-
-def check_bias_reads_positions(asked: Asked, sample: Sample, pos_T: Tensor) -> None:
-    """Raises UserError if a bias ignores positions, so that extensions would silently change nothing."""
-    if not asked.encoding.accepts & {POSITIONS, DISTANCES}:
-        return
-    context = chunk_context(asked.encoding, pos_T, pos_T, None, 0, len(pos_T))
-    bias_HTS = asked.bias(context)
-    if bias_HTS is None:
-        return
-    nowhere = torch.zeros_like(pos_T)
-    moved_HTS = asked.but(case=" (where every token has position 0)").call("bias", nowhere, nowhere)
-    seen_HN = bias_HTS[:, ~context.hidden_TS]
-    varies = (seen_HN != seen_HN[:, :1]).any()
-    if varies and not differ(moved_HTS[:, ~context.hidden_TS], seen_HN):
-        raise asked.wrong(
-            "bias",
-            "is the same where every token has position 0: take places from pos_T and pos_S, not from a length or "
-            "arange; or write accepts = frozenset() in the class, so that no extension changes positions",
-        )
-
-
-def check_frequencies(asked: Asked, sample: Sample, pos_T: Tensor) -> None:
-    """Raises UserError if the encoding accepts other frequencies, but ignores them.
-
-    A layer with a window may keep its own, since its pairs are never further apart than in training; so may a layer
-    that replaces attention.
-    """
-    encoding = asked.encoding
-    if FREQUENCIES not in encoding.accepts or encoding.window is not None or not encoding.attends():
-        return
-    count = asked.spectrum().count
-    state = asked.prepare(sample.x_BTD)
-    rotated = asked.rotate(sample.q_BHTK, sample.k_BGTK, pos_T, pos_T, state)[0]
-    # Not halved: half of a small rotation might count as rounding.
-    slower = asked.extended(Plan(frequency_scale=(0.0,) * count), " (with frequencies of 0)")
-    again = slower.rotate(sample.q_BHTK, sample.k_BGTK, pos_T, pos_T, state)[0]
-    turns = rotated.shape != sample.q_BHTK.shape or differ(rotated, sample.q_BHTK)
-    if turns and not differ(again, rotated):
-        raise slower.wrong(
-            "rotate",
-            "turns as before: let extended(plan) keep plan.frequency_scale, and multiply the frequencies by it",
-        )
+def _what_is(value: Any) -> str:
+    """A value in words: `None`, `a tensor [2, 64]`, `a tuple of 3`."""
+    if isinstance(value, Tensor):
+        return f"a tensor {list(value.shape)}"
+    if isinstance(value, tuple | list):
+        return f"a {type(value).__name__} of {len(value)}"
+    return repr(value) if isinstance(value, int | float | str | None) else f"of type {type(value).__name__}"
 
 
 def differ(some: Tensor, others: Tensor) -> bool:
-    """Whether two tensors differ by more than rounding."""
-    return bool(_differences(some, others).any())
-
-
-def _differences(some: Tensor, others: Tensor) -> Tensor:
-    """Where two tensors differ by more than rounding; -inf equals itself."""
+    """Whether two tensors differ by more than rounding; -inf equals itself."""
     largest = torch.where(others.isfinite(), others, 0.0).abs().amax()
-    return ~((some == others) | ((some - others).abs() <= TOLERANCE * largest))
+    return not bool(((some == others) | ((some - others).abs() <= TOLERANCE * largest)).all())
 
 
-def _is_value(parameter: specs.Parameter, value: Any) -> bool:
-    if not isinstance(value, int | float | str | None):
-        return False
-    try:
-        return parameter.convert(value, parameter.name) == value
-    except ValueError:
-        return False
+# In the order of the forward pass, except `bias`, whose absence says the least.
+_BLAMED = ("embed", "attention_input", "rotate", "scores", "bias", "weights", "mix", "positions")
+
+
+def culprit(model: Decoder, fault: Callable[[], object]) -> str:
+    """The hook without which there is no fault, in the words of a message; `the encoding` if it is not a single one."""
+    for hook in _BLAMED:
+        changed = [encoding for encoding in model.encodings if _overrides(encoding, hook)]
+        for encoding in changed:
+            vars(encoding)[hook] = getattr(Encoding, hook).__get__(encoding)
+        try:
+            better = bool(changed) and not fault()
+        except Exception:  # other hooks may depend on this one
+            better = False
+        finally:
+            for encoding in changed:
+                del vars(encoding)[hook]
+        if better:
+            reads = any(_overrides(encoding, "prepare") for encoding in model.encodings)
+            return f"{hook}, or prepare," if hook in ("rotate", "scores", "mix") and reads else hook
+    return "the encoding"
+
+
+def _overrides(encoding: Encoding, hook: str) -> bool:
+    return getattr(type(encoding), hook) is not getattr(Encoding, hook)

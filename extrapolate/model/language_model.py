@@ -58,5 +58,5 @@ class LanguageModel(Protocol):
     def to(self, device: str) -> Self:
         """The same model on a device."""
 
-    def made_anew(self) -> Self | None:
-        """A copy that shares the parameters, and keeps nothing from calls of this one; None if there can be none."""
+    def copied(self) -> Self:
+        """A copy, whose calls leave nothing in this one; itself if it cannot be copied."""

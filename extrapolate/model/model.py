@@ -3,9 +3,10 @@
 Shapes: B batch, T tokens, N targets, V vocabulary.
 """
 
+import copy
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -15,7 +16,6 @@ from extrapolate import specs
 from extrapolate.encodings.base import Dims, Encoding, encodings, layers_of
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
-from extrapolate.model import copies
 from extrapolate.model.attention import Setting
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.hooks import check
@@ -30,6 +30,11 @@ def find(name: str) -> type[Encoding]:
     if file is not None and not hasattr(cls, "display"):
         raise UserError(f'{name} has no display, which is its name in tables: write display = "{cls.__name__}"')
     return cls
+
+
+def is_users(cls: type[Encoding]) -> bool:
+    """Whether an encoding is not one of the package's own, which its tests cover."""
+    return not cls.__module__.startswith("extrapolate.encodings.")
 
 
 def layer_encodings(name: str, arguments: Mapping[str, Any], dims: Dims, kv_heads: int | None = None) -> list[Encoding]:
@@ -93,9 +98,17 @@ class Model(Decoder):
         """Trained parameters; tied embeddings count once."""
         return sum(parameter.numel() for parameter in self.parameters())
 
-    def made_anew(self) -> "Model":
-        """A copy that keeps nothing from calls of this one."""
-        return copies.made_anew(self)
+    def copied(self) -> Self:
+        """A copy that shares the parameters outside of encodings. Raises UserError if torch cannot copy an encoding."""
+        own = {id(parameter) for encoding in self.encodings for parameter in encoding.parameters()}
+        shared = {id(parameter): parameter for parameter in self.parameters() if id(parameter) not in own}
+        try:
+            return copy.deepcopy(self, shared)
+        except RuntimeError as error:
+            raise UserError(
+                f"the encoding {self.encoding.display} cannot be copied ({error}): keep no tensor that is computed "
+                "from tokens or parameters; torch.nn.utils.parametrizations computes one from parameters in every call"
+            ) from error
 
     @torch.no_grad()
     def begin_step(self, done: float) -> None:

@@ -13,7 +13,6 @@ from extrapolate.encodings.plan import Plan
 from extrapolate.evaluation.losses import validation_windows
 from extrapolate.machine.devices import to_device
 from extrapolate.model.model import Model
-from extrapolate.model.places import FEWEST, TEXT_TOKENS
 from extrapolate.runs.training_config import TrainingConfig
 
 VALIDATION_TARGETS = 8_192
@@ -41,10 +40,6 @@ class TrainingData:
             return torch.from_numpy(self.windows.batch(first, size)), None
         tokens, weights = self.mixed.batch(first, size)
         return torch.from_numpy(tokens), torch.from_numpy(weights)
-
-    def to_check(self) -> Tensor:
-        """The inputs of the first windows, int64 [B, L], about TEXT_TOKENS, to look for what sees later tokens."""
-        return self.batch(0, max(FEWEST, TEXT_TOKENS // self.windows.seq_len))[0][:, :-1]
 
 
 Part = tuple[Tensor, Tensor | None, float]  # some windows, the weights of their targets, and their share of the batch

@@ -21,6 +21,7 @@ from extrapolate.folders import LOG, METRICS, STATE, TRUNK, WEIGHTS, listed
 from extrapolate.machine.cpu_time import CpuTime
 from extrapolate.machine.distributed import ALONE, Ranks, check_devices
 from extrapolate.machine.interrupts import Interrupted, stop_requests
+from extrapolate.model.causality import may_leak
 from extrapolate.model.model import Model
 from extrapolate.model.size import check_training
 from extrapolate.progress import Advance, unseen
@@ -38,11 +39,11 @@ from extrapolate.runs.run import (
 )
 from extrapolate.runs.weights import Checkpoint, load_start
 from extrapolate.training import state
-from extrapolate.training.causality import check_causality, check_trained
 from extrapolate.training.halvings import Branch, branches
 from extrapolate.training.learner import Learner, TrainingData
 from extrapolate.training.log import Log, rows_in
 from extrapolate.training.optimizer import learning_rate, optimizer_of
+from extrapolate.training.own_code import check_own_code, check_reloaded
 
 SAVE_EVERY_S = 30.0  # a killed run loses this and the step under way: less than a minute
 VALIDATIONS = 10  # spread over a run, the last at its end
@@ -118,7 +119,7 @@ def train(
     data = TrainingData(training, store)
 
     if not (path / WEIGHTS).is_file():
-        check_causality(config, user_encoding, extension, data.to_check())
+        check_own_code(config, user_encoding, extension)
 
     def opened() -> Run:
         files.remove_partials(path)
@@ -271,8 +272,8 @@ class Training:
         if self.ranks.first:
             self.log.check()
             self.log.sync()
-        model, make, text_BT = self.model, self.run.build_model, self.data.to_check()
-        self.ranks.from_first(lambda: check_trained(model, make, self.plan, self.run.trained, self.run.path, text_BT))
+        if may_leak(model := self.model):
+            self.ranks.from_first(lambda: check_reloaded(model, self.run.build_model, self.run.path))
         self._save_weights(final=True)
         if self.ranks.first:
             _finish(self.run.path)

@@ -73,8 +73,3 @@ def _half(tiny, tmp_path_factory):
 def state_of_half(_half, tmp_path):
     """`half` in the test's own folder: a run that failed on its way, with a saved state and no weights."""
     return shutil.copytree(_half, tmp_path / "half")
-
-
-@pytest.fixture(autouse=True)
-def _causality_unasked(causality_unasked: None) -> None:
-    """tests/training/test_causality.py asks."""

@@ -13,10 +13,25 @@ DISTANCE = "(pos_T[:, None] - pos_S[None, :]).clamp(min=0)"
 HEAD = """
 import torch
 from torch import nn
-from extrapolate.encodings.base import Encoding, scaled_product
+from extrapolate.encodings.base import FREQUENCIES, LOGITS, RELATIVE, Encoding, Spectrum, scaled_product
 
 class Mine(Encoding):
     display = "Mine"
+"""
+ROTARY = """
+        accepts = RELATIVE | {FREQUENCIES}
+        frequency_scale = ()
+        def spectrum(self): return Spectrum(10.0, 8)
+        def extended(self, plan): return super().extended(plan).copy_with(frequency_scale=plan.frequency_scale)
+        def rotate(self, q, k, pos_T, pos_S, state):
+            frequencies = 10.0 ** (-torch.arange(8) / 8)
+            if self.frequency_scale:
+                frequencies = frequencies * torch.tensor(self.frequency_scale)
+            def turned(x, pos):
+                angle = torch.outer(pos, frequencies)
+                a, b = x.chunk(2, dim=-1)
+                return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], -1).to(x)
+            return turned(q, pos_T), turned(k, pos_S)
 """
 Checked = Callable[[str], dict[str, Part]]
 
@@ -54,7 +69,7 @@ def written(folder: Path, body: str) -> str:
 )
 def test_what_is_right_passes_every_part(name: str) -> None:
     parts = list(of_encoding(name, {}, 32))
-    assert [part.wrong for part in parts] == [""] * 8
+    assert [part.wrong for part in parts] == [""] * 10
 
 
 def test_a_hook_that_is_wrong_by_itself_ends_the_check(checked: Checked) -> None:
@@ -91,9 +106,39 @@ WRONG = {
         f"def bias(self, pos_T, pos_S): return torch.where({DISTANCE} > 3, -torch.inf, 0.0)[None]",
         "causality, 1x L", "mine.py: bias keeps token 32 from seeing any token that is 32 tokens back or more",
     ),
-    "a chunk of 128 queries is another thing": (
-        f"def bias(self, pos_T, pos_S): return -{DISTANCE}[None] * (2.0 if len(pos_T) == 128 else 1.0)",
-        "chunks of queries", "mine.py: bias gives other numbers when attention asks for 128 of 256 queries",
+    "tokens of the window counted in embed": (
+        "def embed(self, x, pos_T): return x + torch.arange(x.shape[1])[:, None]",
+        "a cache of earlier tokens", "mine.py: embed gives a token other numbers when those before it are in a cache",
+    ),
+    "a bias counted from the last key": (
+        """
+        def bias(self, pos_T, pos_S):
+            index = torch.arange(float(len(pos_S)))
+            return -(index[-len(pos_T):, None] - index).clamp(min=0)[None]
+        """,
+        "what extensions change", "extensions that change positions would change nothing: take positions from pos_T",
+    ),
+    "a table that is kept by length": (
+        """
+        tables = {}
+        def embed(self, x, pos_T): return x + self.tables.setdefault(len(pos_T), pos_T.sin()[:, None])
+        """,
+        "what extensions change", "extensions that change positions would change nothing",
+    ),
+    "an extended encoding that forgets the plan": (
+        f"""
+        def extended(self, plan): return self
+        def bias(self, pos_T, pos_S): return -{DISTANCE}[None]
+        """,
+        "what extensions change", "extensions that change which keys are seen would change nothing",
+    ),
+    "frequencies that no plan reaches": (
+        ROTARY.replace("frequency_scale=plan.frequency_scale", ""),
+        "what extensions change", "extensions that change frequencies would change nothing",
+    ),
+    "frequencies without a spectrum": (
+        ROTARY.replace("return Spectrum(10.0, 8)", "return None"),
+        "what extensions change", "accepts has FREQUENCIES: let spectrum return Spectrum(theta, count), not None",
     ),
     "a table that does not say where it ends": (
         """
@@ -130,11 +175,11 @@ WRONG = {
         def bias(self, pos_T, pos_S):
             return self.layer((pos_T[:, None] - pos_S[None, :])[..., None]).permute(2, 0, 1).float()
         """,
-        "autocast", "mine.py: bias gives other numbers under autocast than in float32",
+        "autocast", "mine.py: bias makes autocast change the logits by ",
     ),
-    "queries turned in bfloat16": (
-        "def rotate(self, q, k, pos_T, pos_S, state): return q * pos_T.cos().to(q)[:, None] * 0.3, k",
-        "autocast", "mine.py: rotate rounds bfloat16 queries or keys on the way",
+    "angles in bfloat16": (
+        ROTARY.replace("torch.outer(pos, frequencies)", "torch.outer(pos, frequencies).to(x.dtype)"),
+        "autocast", "mine.py: rotate makes autocast change the logits by ",
     ),
     "a count that is not saved": (
         """
@@ -204,28 +249,22 @@ def test_the_part_that_finds_it_names_the_hook(tmp_path: Path, body: str, part: 
     pytest.fail(f"{part} did not run")
 
 
-@pytest.mark.parametrize(
-    ("gates", "said"),
-    [
-        ("self.gates", "bias returned [2, 4, 64, 64]; expected [H=4, T=64, S=64]"),
-        ("self.gates.mean(dim=0)", "bias depends on content"),
-    ],
-)
-def test_a_bias_of_content_is_told_where_it_belongs(checked: Checked, gates: str, said: str) -> None:
-    body = f"""
+def test_a_bias_of_content_is_told_where_it_belongs(checked: Checked) -> None:
+    body = """
     def prepare(self, x):
         self.gates = x[..., :4].cumsum(dim=1).mT
     def bias(self, pos_T, pos_S):
-        gates = {gates}
-        return gates[..., pos_T.long()].unsqueeze(-1) - gates[..., pos_S.long()].unsqueeze(-2)
+        return self.gates[..., pos_T.long()].unsqueeze(-1) - self.gates[..., pos_S.long()].unsqueeze(-2)
     """
     (part,) = checked(body).values()
-    assert f"mine.py: {said}: what depends on content belongs in `scores`, with `context.state`" in part.wrong
+    said = "bias returned [2, 4, 64, 64]; expected [H=4, T=64, S=64]: what depends on content belongs in `scores`"
+    assert f"mine.py: {said}, with `context.state`" in part.wrong
 
 
 def test_a_window_or_a_layer_of_weights_over_content_is_no_fault(checked: Checked) -> None:
     body = """
     window = 8
+    accepts = frozenset({LOGITS})
     def __init__(self, dims):
         super().__init__(dims)
         self.gate = nn.Linear(dims.width, dims.heads)
@@ -240,7 +279,7 @@ def test_a_window_or_a_layer_of_weights_over_content_is_no_fault(checked: Checke
 def test_what_a_table_says_may_be_rescaled(checked: Checked) -> None:
     body = """
     caption = "Mine: embeddings are doubled"
-    rescales = frozenset({"embed"})
+    rescales, accepts = frozenset({"embed"}), frozenset({LOGITS})
     def embed(self, x, pos_T): return 2 * x
     """
     assert {name: part.wrong for name, part in checked(body).items() if part.wrong} == {}

@@ -165,7 +165,6 @@ def test_the_loss_of_every_target_is_kept_where_it_was_asked_for(store: Store, r
             assert found[place] == (position, pytest.approx(loss, rel=1e-5))
 
 
-@pytest.mark.usefixtures("causality_unasked")
 @pytest.mark.parametrize(
     ("pe", "extension", "alike"),
     [
@@ -196,7 +195,6 @@ def test_an_encoding_that_ends_at_l_is_not_available_beyond(store: Store, run_of
     assert documents[documents["factor"] == 2]["loss"].isna().all()
 
 
-@pytest.mark.usefixtures("causality_unasked")
 def test_settings_share_the_model_the_control_and_equal_plans(store: Store, run_of, monkeypatch) -> None:
     """Up to L these extensions change nothing: at 1x they have the plain run's numbers without computing them."""
     loaded, computed = [], []
@@ -240,7 +238,6 @@ class TestMaxTargets:
         assert found == lowered | {"windows": 262_144, "fixed-target": 16_384}
 
 
-@pytest.mark.usefixtures("causality_unasked")
 @pytest.mark.parametrize(
     ("pe", "extensions"),
     [("rope", ("pi", "temperature", "window", "critical-band")), ("learned", ("log-n",)), ("random", ())],

@@ -73,7 +73,6 @@ def test_a_trained_model_never_beats_it(stores: dict[str, Store], tmp_path: Path
     assert set(found["cluster"]) == {"documents"}
 
 
-@pytest.mark.usefixtures("causality_unasked")
 def test_a_shifted_mask_is_caught(stores: dict[str, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A mask that lets every query see the next token too: the trained model is below the optimum at every length.
 

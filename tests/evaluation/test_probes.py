@@ -21,7 +21,6 @@ from extrapolate.results import PROBES, write
 from extrapolate.runs.run import Run
 from extrapolate.statistics.intervals import wilson
 
-pytestmark = pytest.mark.usefixtures("causality_unasked")
 L = 32
 
 

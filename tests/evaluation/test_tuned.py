@@ -27,7 +27,6 @@ from extrapolate.names import AS_TRAINED, WITHOUT_OWN
 from extrapolate.runs.config import OriginConfig, TrainedConfig
 from extrapolate.runs.run import Run
 
-pytestmark = pytest.mark.usefixtures("causality_unasked")
 L, TUNED = 16, 64
 LENGTHS = (L, TUNED, 2 * TUNED)
 FACTORS = tuple(length / L for length in LENGTHS)

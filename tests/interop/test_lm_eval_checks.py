@@ -1,4 +1,4 @@
-"""Benchmarks check a user's encoding as thoroughly as evaluations by length do, and know what was asked and how."""
+"""Benchmarks check what a user's code sees in windows as long as theirs, and know what was asked and how."""
 
 import os
 import subprocess
@@ -16,41 +16,31 @@ pytest.importorskip("lm_eval", reason="lm-eval is not installed: pip install 'ex
 RunLM = pytest.importorskip("extrapolate.interop.lm_eval").RunLM
 
 HEAD = """
-import torch
 from extrapolate.encodings.base import Encoding
 
 class Mine(Encoding):
     display = "Mine"
+    def embed(self, x, p):
+        return x * p[:, None].cos() + (x.roll(-1, 1) if x.shape[1] > 32 else 0)
 """
-BODIES = {
-    "embed lets token .* at 512 tokens": """
-    def embed(self, x, p):
-        if x.shape[1] <= 32:
-            return x
-        ahead = x[:, 16:32].mean(dim=1, keepdim=True).expand(-1, 16, -1)
-        return torch.cat([x[:, :16], ahead, x[:, 32:]], dim=1)
-""",
-    "the encoding gives other numbers after other tokens, .* at 512 tokens": """
-    kept = {}
-    def embed(self, x, p):
-        if x.shape[1] <= 32:
-            return x
-        return x - self.kept.setdefault(x.shape[1], x.mean(dim=0, keepdim=True))
-""",
-}
+ANSWER = [None, [1] * 20, [2] * 20]  # 39 inputs
 
 
-@pytest.mark.parametrize("wrong", BODIES)
-def test_what_sees_later_tokens_beyond_the_training_length_is_not_scored(
-    wrong: str, store: Path, tmp_path: Path
+def test_windows_as_long_as_those_of_the_task_are_checked_once(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "mine.py").write_text(HEAD + BODIES[wrong])
+    (tmp_path / "mine.py").write_text(HEAD)
     run = xt.train(
         f"{tmp_path / 'mine.py'}:Mine", data=store, out=tmp_path / "run", seq_len=16, tokens=512, batch_tokens=256,
         width=32, layers=1, heads=2, precision="fp32",
     )  # fmt: skip
-    with pytest.raises(xt.UserError, match=wrong):
-        RunLM(run, length=512)
+    model, asked = RunLM(run, length=8192), []
+    with pytest.raises(xt.UserError, match=r"run: embed lets token .* at 39 tokens"):
+        model._loglikelihood_tokens([ANSWER])
+    monkeypatch.setattr("extrapolate.interop.lm_eval.check_causal", lambda *given, **_: asked.append(given[2]))
+    for _ in range(2):
+        model._loglikelihood_tokens([ANSWER, [None, [1], [2] * 8]])
+    assert asked == [39]
 
 
 TASKS = {

@@ -34,7 +34,7 @@ max_targets = 512
 
 
 @pytest.fixture(autouse=True)
-def _quick(causality_unasked: None, without_pictures: None) -> None:
+def _quick(without_pictures: None) -> None:
     """tests/training/test_causality.py and tests/reports look at these."""
 
 

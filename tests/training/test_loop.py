@@ -158,7 +158,6 @@ def test_a_killed_run_resumes_to_the_same_bits(
     assert rows[0] == rows[1]
 
 
-@pytest.mark.usefixtures("causality_unasked")
 def test_a_training_says_how_far_it_is_before_every_step_also_after_a_resume(
     store: Store, tmp_path: Path, config_of, monkeypatch: pytest.MonkeyPatch
 ) -> None:

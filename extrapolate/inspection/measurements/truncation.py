@@ -76,8 +76,6 @@ def cut_predictions(inspected: Inspected, place_P: Tensor, cut: int) -> Tensor:
     found = []
     for end in place_P.tolist():
         inputs_WN = inspected.tokens_WN[:, max(0, end + 1 - cut) : end + 1]
-        if end == place_P[0]:
-            inspected.check(inputs_WN)
         last = torch.tensor([inputs_WN.shape[1] - 1], device=inputs_WN.device)
         rows = inspected.batches(*inputs_WN.shape)
         found.append(torch.cat([_predictions(inspected, inputs_WN[some], last) for some in rows]))

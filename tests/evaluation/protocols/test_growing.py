@@ -21,8 +21,6 @@ from extrapolate.runs.run import Run
 
 L = 16
 
-pytestmark = pytest.mark.usefixtures("causality_unasked")
-
 
 @pytest.fixture(scope="module")
 def store(word_store: Store) -> Store:

@@ -1,4 +1,7 @@
-"""A run whose saved weights are not all of the trained model is refused."""
+"""A run whose saved weights are not all of the trained model is refused.
+
+tests/model/test_causality.py has what is refused before the first step.
+"""
 
 from pathlib import Path
 from textwrap import dedent, indent
@@ -88,10 +91,3 @@ def test_what_they_hold_is_evaluated(body: str, tmp_path: Path, word_store: Stor
     run = trained_with(body, tmp_path, word_store)
     rows = xt.evaluate(run, data=word_store, factors=(1,), max_targets=64, protocols="windows")
     assert rows["loss"].notna().all()
-
-
-def test_an_encoding_that_keeps_what_it_computed_is_refused_in_words(tmp_path: Path, word_store: Store) -> None:
-    """Torch's own message names neither the file nor a way out."""
-    keeps = "rate = 1.0\ndef prepare(self, x): self.kept = x.sum()"
-    with pytest.raises(xt.UserError, match=r"mine\.py: the encoding cannot be copied .*: keep no tensor"):
-        trained_with(keeps, tmp_path, word_store)
