@@ -3,7 +3,6 @@
 import contextlib
 import hashlib
 import inspect
-import operator
 import sys
 import traceback
 import types
@@ -74,36 +73,6 @@ def checking(check: Callable[[str, Path], None]) -> Iterator[None]:
         _check.reset(token)
 
 
-_codes: dict[str, types.CodeType] = {}  # of the files that have run, by module name
-
-
-def is_users(thing: object) -> bool:
-    """Whether an object's class is in a user's file."""
-    return type(thing).__module__ in _codes
-
-
-def with_fresh_classes(root: T) -> T:
-    """Replaces the user's classes in a torch module by those of the same file, run again. Returns the module.
-
-    This discards the state that the file's module and classes have from earlier calls.
-    """
-    anew: dict[str, dict[str, Any]] = {}
-    for part in root.modules():  # type: ignore[attr-defined]  # torch is not imported here
-        cls = type(part)
-        if (name := cls.__module__) in _codes and "<locals>" not in cls.__qualname__:
-            if name not in anew:
-                loaded, module = sys.modules[name], types.ModuleType(name)
-                module.__file__ = loaded.__file__
-                sys.modules[name] = module  # dataclasses look their module up
-                try:
-                    exec(_codes[name], vars(module))
-                finally:
-                    sys.modules[name] = loaded
-                anew[name] = vars(module)
-            part.__class__ = operator.attrgetter(cls.__qualname__)(types.SimpleNamespace(**anew[name]))
-    return root
-
-
 def _names_of(file: Path) -> dict[str, Any]:
     """The names that a Python file defines, after running it."""
     if not file.is_file():
@@ -117,8 +86,7 @@ def _names_of(file: Path) -> dict[str, Any]:
 
     def load() -> dict[str, Any]:
         # Not with an import, which could run another file: a compiled one beside it.
-        code = _codes[module.__name__] = compile(content, str(file), "exec", dont_inherit=True)
-        exec(code, vars(module))
+        exec(compile(content, str(file), "exec", dont_inherit=True), vars(module))
         return dict(vars(module))
 
     def wrong(error: BaseException) -> UserError:
