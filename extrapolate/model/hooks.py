@@ -119,9 +119,8 @@ def move_from_constants(layers: list[Encoding]) -> None:
 def _check_returns(encoding: Encoding, file: Path, length: int, kv_heads: int) -> None:
     """Raises UserError if a hook fails on random inputs, or does not return what RETURNS says."""
     dims = encoding.dims
-    sizes = {"B": WINDOWS, "H": dims.heads, "G": kv_heads, "D": dims.width, "K": dims.head_dim} | dict.fromkeys(
-        "TS", length
-    )
+    sizes = {"B": WINDOWS, "T": length, "S": length, "D": dims.width}
+    sizes |= {"H": dims.heads, "G": kv_heads, "K": dims.head_dim}
     q, k = (torch.randn(WINDOWS, count, length, dims.head_dim) for count in (dims.heads, kv_heads))
     pos_T = torch.arange(length, dtype=torch.float32)
     given: dict[str, Any] = {"index_T": pos_T, "pos_T": pos_T, "pos_S": pos_T, "state": None, "context": None}
@@ -151,9 +150,7 @@ def _check_returns(encoding: Encoding, file: Path, length: int, kv_heads: int) -
             given["scores_BHTS"] = (scores + bias).masked_fill(context.hidden_TS, -math.inf)
     view = attempt(file, "extended", lambda: encoding.extended(Plan(window=1)))
     if not isinstance(view, Encoding):
-        raise UserError(
-            f"{file}: extended returned {_what_is(view)}; expected an encoding, made with self.copy_with(...)"
-        )
+        raise UserError(f"{file}: extended returned {_what_is(view)}; expected an encoding: self.copy_with(...)")
 
 
 def _wrong_turns(encoding: Encoding, q_BHTK: Tensor, k_BGTK: Tensor, pos_T: Tensor, state: Any) -> str:
@@ -166,17 +163,14 @@ def _wrong_turns(encoding: Encoding, q_BHTK: Tensor, k_BGTK: Tensor, pos_T: Tens
 
     def products(q: Tensor, k: Tensor) -> Tensor:
         q, k = encoding.rotate(q, k, pos_T[-q.shape[2] :], pos_T[-k.shape[2] :], None)
-        return (q @ k.repeat_interleave(q.shape[1] // k.shape[1], dim=1).mT)[
-            ..., -some_q.shape[2] :, -some_k.shape[2] :
-        ]
+        return q @ k.repeat_interleave(q.shape[1] // k.shape[1], dim=1).mT
 
-    first, length = len(pos_T) // 3, len(pos_T)
-    some_q, some_k = q_BHTK[:, :, first:], k_BGTK[:, :, first // 2 :]  # fewer queries than keys
-    whole = products(q_BHTK, k_BGTK)
-    if not differ(products(some_q, some_k), whole):
+    first, first_key = len(pos_T) // 3, len(pos_T) // 6  # fewer queries than keys
+    among_all = products(q_BHTK, k_BGTK)[..., first:, first_key:]
+    if not differ(products(q_BHTK[:, :, first:], k_BGTK[:, :, first_key:]), among_all):
         return ""
-    others = [torch.cat([-x[:, :, : length - y.shape[2]], y], dim=2) for x, y in ((q_BHTK, some_q), (k_BGTK, some_k))]
-    if differ(products(*others), whole):
+    others = (torch.cat([-x[:, :, :n], x[:, :, n:]], dim=2) for x, n in ((q_BHTK, first), (k_BGTK, first_key)))
+    if differ(products(*others)[..., first:, first_key:], among_all):
         return ""
     return "turns tokens otherwise if those before them are left out: take positions from pos_T and pos_S, not a length"
 
