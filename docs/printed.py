@@ -105,7 +105,6 @@ DRY_RUN = Described(
         always("flops", REAL, "operations", "The floating-point operations of the training."),
         always("training_s", REAL, "seconds", "The estimated training time."),
         always("evaluation_s", REAL, "seconds", "The estimated evaluation time."),
-        always("peak_mib", REAL, "MiB", "The estimated peak memory of its process."),
     ),
     STATUS,
 )  # fmt: skip

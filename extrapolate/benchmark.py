@@ -12,6 +12,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -34,6 +35,7 @@ LEAST_ROUNDS = 3
 SETTLED = 0.03  # seconds before a step, in which the threads of the one before stop to wait in a busy loop
 MOST_TAKEN = 0.05  # the share of a measurement's time that other programs may take
 FACTORS = (1, 16)  # evaluation lengths, in units of L
+EVALUATED_TOKENS = 2048  # in a forward pass of `measure_token`, or one window
 TRAINING = "eager"  # the mode in which encodings are trained
 
 
@@ -188,7 +190,7 @@ def step_of(
     model.train()
 
     def step() -> None:
-        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+        with torch.autocast(config.training.device, torch.bfloat16, enabled=precision == "bf16"):
             value = loss(tokens[:, :-1], tokens[:, 1:])
         value.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -341,4 +343,47 @@ def _model(config: TrainedConfig) -> Model:
 
 
 def _random_tokens(config: TrainedConfig, windows: int, length: int) -> Tensor:
-    return torch.randint(0, config.model.vocab_size, (windows, length + 1))
+    return torch.randint(0, config.model.vocab_size, (windows, length + 1), device=config.training.device)
+
+
+@dataclass(frozen=True)
+class TokenCost:
+    """Seconds that a token takes in training, and in evaluation by window length, from short to long."""
+
+    training_s: float
+    evaluation_s: Mapping[int, float]
+
+    def evaluation_at(self, length: int) -> float:
+        """Seconds of a token in windows of `length`: linear between the measured lengths, as attention's cost is."""
+        return float(np.interp(length, list(self.evaluation_s), list(self.evaluation_s.values())))
+
+
+def measure_token(config: TrainedConfig, model: Model, lengths: Sequence[int], seconds: float) -> TokenCost:
+    """Measures training and evaluation at each of `lengths`, eagerly and each for at least `seconds`.
+
+    A training step has the windows of a micro-batch, and a forward pass about EVALUATED_TOKENS inputs.
+    """
+    training = config.training
+    model.to(training.device)
+
+    def now() -> float:
+        if training.device == "cuda":
+            torch.cuda.synchronize()
+        return time.perf_counter()
+
+    def seconds_of(step: Step, tokens: int) -> float:
+        step()  # which allocates
+        steps, began = 0, now()
+        while not steps or now() - began < seconds:
+            step()
+            steps += 1
+        return (now() - began) / (steps * tokens)
+
+    train = step_of(config, model, optimizer_of(model, training), model.loss, training.precision)
+    training_s = seconds_of(train, training.micro_batch_size * training.seq_len)
+    evaluation_s = {}
+    for length in sorted(lengths):
+        windows = max(1, EVALUATED_TOKENS // length)
+        forward = partial(_forward, model, _random_tokens(config, windows, length))
+        evaluation_s[length] = seconds_of(forward, windows * length)
+    return TokenCost(training_s, evaluation_s)

@@ -96,8 +96,8 @@ def evaluate_with(
             for part in (lengths, probing):
                 part.check(job.run, job.given, own(job))
         inputs = [
-            sum(part.expected_inputs(job.run, job.given, own(job)) for part in (lengths, probing))
-            + lengths.expected_inputs(job.run, job.given, own(job).halfway())
+            sum(part.expected_inputs(job.run, job.given, own(job)).total() for part in (lengths, probing))
+            + lengths.expected_inputs(job.run, job.given, own(job).halfway()).total()
             for job in jobs
         ]
         turns.work(jobs, work, inputs, "what was evaluated before this setting is kept")

@@ -43,7 +43,7 @@ def sweep(
         str | None, _MACHINE(help="INDEX/COUNT, such as 0/8: do one share of the cells, for schedulers")
     ] = None,
     dry_run: Annotated[
-        bool, _STUDY("--dry-run", help="write nothing: show the cells, and the time and memory they would take")
+        bool, _STUDY("--dry-run", help="write nothing: show the cells, and the time that they would take")
     ] = False,
     tracker: Annotated[
         Literal["trackio", "wandb", "tensorboard"] | None,
@@ -77,7 +77,6 @@ def sweep(
             operations=[f"{count:.1e}" for count in rows.pop("flops")],
             training=[duration(seconds) for seconds in rows.pop("training_s")],
             evaluation=[duration(seconds) for seconds in rows.pop("evaluation_s")],
-            MiB=[f"{size:,.0f}" for size in rows.pop("peak_mib")],
         )
         print_table(shown, f"{len(shown)} cells, {whole.jobs} at once: about {duration(whole.seconds)}")
         return

@@ -1,5 +1,6 @@
 """Evaluates one run at several lengths: protocols x extensions x factors, each beside its control."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -36,7 +37,7 @@ from extrapolate.evaluation.rows import TargetsAtLength, common, of_extension, p
 from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.evaluation.targets import Targets, index_in_window, window_of
 from extrapolate.evaluation.text import beginning_token, check_text
-from extrapolate.evaluation.window_losses import Measured, inputs_of, joined, measure, prefixes_agree
+from extrapolate.evaluation.window_losses import Inputs, Measured, inputs_of, joined, measure, prefixes_agree
 from extrapolate.folders import listed
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.names import AS_TRAINED, PRECISIONS, TARGETS_TABLE
@@ -158,12 +159,12 @@ def models(
             yield checkpoint, loaded, precision, in_precision(loaded, precision).to(device)
 
 
-def expected_inputs(run: AnyRun, store: Store, settings: EvaluationSettings) -> int:
-    """How many inputs `evaluate` computes, for its progress; too low for models that look at the length."""
+def expected_inputs(run: AnyRun, store: Store, settings: EvaluationSettings) -> Inputs:
+    """How many inputs `evaluate` computes; too low for models that look at the length."""
     model, split = run.build_model(), store.split(settings.split)
     chosen = extensions_to_evaluate(run, model, settings.extend)
     control_plan = chosen[AS_TRAINED].plan(run, model, model.seq_len)
-    total = 0
+    found: Inputs = Counter()
     for protocol in settings.protocols:
         layout = settings.layout(protocol, split, model.seq_len)
         windows = layout.by_key()
@@ -171,10 +172,11 @@ def expected_inputs(run: AnyRun, store: Store, settings: EvaluationSettings) -> 
         for applied in chosen.values():
             plans = {length: applied.expected_plan(run, model, length) for length in layout.plan_lengths()}
             for plan, keys in _by_plan(model, layout, plans, control_plan).items():
-                total += inputs_of({key: windows[key] for key in keys if (plan, key) not in known}, share=True)
+                found += inputs_of({key: windows[key] for key in keys if (plan, key) not in known}, share=True)
                 known |= {(plan, key) for key in keys}
-            total += sum(applied.inputs_to_fit(run, model, store, length) for length in plans)
-    return total * len(run.checkpoints(settings.checkpoint)) * len(settings.precisions)
+            found.update({(length, length): applied.inputs_to_fit(run, model, store, length) for length in plans})
+    times = len(run.checkpoints(settings.checkpoint)) * len(settings.precisions)
+    return Counter({windows: times * inputs for windows, inputs in found.items()})
 
 
 def _by_plan(
@@ -311,7 +313,7 @@ class _ProtocolEvaluation:
         if not share:
             self._looks_at_length |= {(plan, key) for key in new}
         # `expected_inputs` expects windows to be shared.
-        part = 1.0 if share else inputs_of(wanted, share=True) / inputs_of(wanted, share=False)
+        part = 1.0 if share else inputs_of(wanted, share=True).total() / inputs_of(wanted, share=False).total()
         return measure(
             self.model,
             self.split,

@@ -5,6 +5,7 @@ Shapes: W windows, N inputs, A answers of a window, C candidates.
 
 import hashlib
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
@@ -25,6 +26,7 @@ from extrapolate.evaluation.plans import AppliedExtensions, extensions_to_evalua
 from extrapolate.evaluation.protocols.base import lengths_of
 from extrapolate.evaluation.rows import common, of_extension, reason_of
 from extrapolate.evaluation.settings import EvaluationSettings
+from extrapolate.evaluation.window_losses import Inputs
 from extrapolate.machine.limits import memory_limit
 from extrapolate.machine.memory import forget_peak, peak_mib
 from extrapolate.model.language_model import LanguageModel
@@ -204,23 +206,25 @@ def evaluate(
                 )
 
 
-def expected_inputs(run: AnyRun, store: Store, settings: EvaluationSettings) -> int:
-    """How many inputs `evaluate` computes, for its progress."""
+def expected_inputs(run: AnyRun, store: Store, settings: EvaluationSettings) -> Inputs:
+    """How many inputs `evaluate` computes."""
+    found: Inputs = Counter()
     if not settings.probes:
-        return 0
+        return found
     model, split, vocabulary = run.build_model(), store.split(settings.split), Vocabulary.of(store)
     chosen = extensions_to_evaluate(run, model, settings.extend)
-    total = 0
+    times = len(run.checkpoints(settings.checkpoint)) * len(settings.precisions)
     for length in lengths_of(settings.factors, model.seq_len):
         plans = {applied.expected_plan(run, model, length) for applied in chosen.values()}
         reached = sum(model.defined_at(length, plan) for plan in plans)
         for probe in settings.parsed_probes():
             _, answers_A = probe.sequences(length, 0.0, 1, split, vocabulary)
             control = sum(end - start for start, end, _ in _cuts(answers_A, length, model.seq_len))
-            total += len(probe.depths) * settings.trials * (reached * length + control)
+            found[length, len(answers_A)] += times * len(probe.depths) * settings.trials * reached * length
+            found[model.seq_len, len(answers_A)] += times * len(probe.depths) * settings.trials * control
             for applied in chosen.values():
-                total += applied.inputs_to_fit(run, model, store, length)
-    return total * len(run.checkpoints(settings.checkpoint)) * len(settings.precisions)
+                found[length, length] += times * applied.inputs_to_fit(run, model, store, length)
+    return found
 
 
 @dataclass

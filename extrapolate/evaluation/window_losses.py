@@ -5,6 +5,7 @@ gives the losses of both. That needs a causal model that ignores the length, whi
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +23,8 @@ from extrapolate.machine.memory import forget_peak, peak_mib
 from extrapolate.model.language_model import LanguageModel
 
 TOLERANCE = 1e-3  # of normalised hidden states in float32; rounding is a hundredth of it
+
+Inputs = Counter[tuple[int, int]]  # tokens, by the length of their windows and how many targets these have at the end
 
 
 @dataclass
@@ -124,9 +127,12 @@ def measure(
     }
 
 
-def inputs_of(wanted: Mapping[Key, tuple[Windows, ...]], share: bool) -> int:
+def inputs_of(wanted: Mapping[Key, tuple[Windows, ...]], share: bool) -> Inputs:
     """How many inputs `measure` computes."""
-    return sum(job.length for job in _jobs(wanted, share))
+    found: Inputs = Counter()
+    for job in _jobs(wanted, share):
+        found[job.length, job.length - min(first for *_, first, _ in job.takers)] += job.length
+    return found
 
 
 def _jobs(wanted: Mapping[Key, tuple[Windows, ...]], share: bool) -> list[_Job]:

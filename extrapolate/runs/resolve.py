@@ -274,13 +274,20 @@ def micro_batch_tokens(vocab_size: int, device: str) -> int:
 
 
 def operations(config: TrainedConfig) -> float:
-    """Floating-point operations of the whole training.
+    """Floating-point operations of the whole training: each token's forward pass, and twice as many backwards."""
+    return 3 * token_operations(config.model, config.training.seq_len) * config.training.tokens
 
-    6 per parameter and token, without the embedding's table. Attention takes another 12 per token, layer, channel of
-    the heads and token of context, of which there are half the training length on average.
+
+def token_operations(sizes: ModelConfig, length: int, scored: int | None = None) -> float:
+    """Floating-point operations of a forward pass per token, in windows of `length` tokens.
+
+    2 per parameter, without the embedding's table. Attention takes another 4 per layer, channel of the heads and token
+    of context, of which there are half the length on average. scored: the targets of a window (default: all); other
+    tokens have no logits, and nothing of the last layer but queries, keys and values.
     """
-    sizes, training = config.model, config.training
     heads = sizes.heads * sizes.head_dim
-    attention = sizes.width * (2 * sizes.heads + 2 * sizes.kv_heads) * sizes.head_dim + heads * training.seq_len
-    per_token = sizes.layers * (attention + 3 * sizes.width * sizes.ff_width) + sizes.vocab_size * sizes.width
-    return 6.0 * per_token * training.tokens
+    qkv = sizes.width * (sizes.heads + 2 * sizes.kv_heads) * sizes.head_dim
+    others = heads * length + sizes.width * heads + 3 * sizes.width * sizes.ff_width
+    logits = sizes.vocab_size * sizes.width
+    share = 1.0 if scored is None else scored / length
+    return 2.0 * (sizes.layers * qkv + (sizes.layers - 1 + share) * others + share * logits)

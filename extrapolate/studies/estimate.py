@@ -1,43 +1,38 @@
-"""How long a study takes here: the real training and evaluation of one cell of each kind, cut short, and extrapolated.
+"""How long a study takes here: the tokens of every cell, at the speed that its model has in a few steps.
 
-If several jobs run at once, as many copies of a cell are measured at once, because they share the machine's memory too.
+A sweep's processes share the machine, so as many processes measure at once as there are jobs.
 """
 
 import contextlib
-import json
+import itertools
 import statistics
-import tempfile
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
-from pathlib import Path
-from typing import Any
 
-from extrapolate.data.store import Store
-from extrapolate.evaluation import lengths
-from extrapolate.evaluation.protocols.base import lengths_of, parse_protocol
-from extrapolate.extensions import recipe as recipes
+from extrapolate.benchmark import TokenCost, measure_token
 from extrapolate.machine.children import Child, reply
 from extrapolate.machine.limits import cores
-from extrapolate.machine.memory import lifetime_peak_mib
+from extrapolate.machine.memory import keep_freed_memory
 from extrapolate.runs import trust
-from extrapolate.studies.resolved import Planned, Resolved
+from extrapolate.runs.resolve import operations, token_operations
+from extrapolate.studies.resolved import Resolved, new_model
 from extrapolate.studies.tasks import Task, Tasks
 from extrapolate.studies.worker import core_shares, take
-from extrapolate.training import loop
+from extrapolate.training.halvings import kept, trained_tokens
+from extrapolate.training.learner import VALIDATION_TARGETS
+from extrapolate.training.loop import VALIDATIONS
 
-TRAINING_S = 3.0  # the least time for the steps that are measured
-LEAST_STEPS = 6
-WARM_UP_STEPS = 2  # not counted; the first one compiles
-EVALUATED_TARGETS = 4096
-# Settings in which cells of one kind may differ: they change neither the cost of a step nor that of an evaluation.
-_FREE = ("seed", "lr", "tokens", "min_lr_ratio", "warmup_ratio", "weight_decay", "beta1", "beta2", "clip")
+MEASURED_S = 8.0  # the least time that a process measures, over all of its models
+START_S = 6.0  # until a process computes, and the report at the end
+CELL_S = 3.0  # besides a cell's tokens: its model, checks, files
+# A compiled cell has a process of its own, which compiles first; a step then takes less time than the eager one.
+COMPILE_S, COMPILED = 25.0, 0.75
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Seconds of training and evaluation, and the peak memory in MiB, of each cell; and the seconds of the whole study.
+    """Seconds of training and evaluation of each cell, and of the whole study.
 
     Only one learning rate of each model is evaluated and continued. The first stands for it; the others have 0 s.
     """
@@ -45,40 +40,61 @@ class Estimate:
     jobs: int
     training_s: dict[str, float]
     evaluation_s: dict[str, float]
-    peak_mib: dict[str, float]
 
     @property
     def seconds(self) -> float:
         """The duration of the whole study: each cell in turn goes to the job that is free first."""
-        busy_until = [0.0] * self.jobs
+        busy_until = [START_S] * self.jobs
         for name, training_s in self.training_s.items():
             first = busy_until.index(min(busy_until))
             busy_until[first] += training_s + self.evaluation_s[name]
         return max(busy_until)
 
 
-def kind_of(cell: Resolved) -> str:
-    """A key that is equal for cells with the same cost of a step and of an input."""
-    config = cell.config.model_dump(exclude={"origin"})
-    config["training"] = {name: value for name, value in config["training"].items() if name not in _FREE}
-    return json.dumps([config, repr(cell.evaluation)], sort_keys=True)
-
-
 def estimate(cells: Sequence[Resolved], jobs: int, tell: Callable[[int, int], None]) -> Estimate:
-    """Measures one cell of each kind. tell: called with the number of kinds measured, and of all."""
-    costs: dict[str, Cost] = {}
-    kinds = {kind_of(cell): cell for cell in cells}
-    for done, (kind, cell) in enumerate(kinds.items()):
-        tell(done, len(kinds))
-        costs[kind] = measure(cell, jobs)
-    of = {cell.name: costs[kind_of(cell)] for cell in cells}
+    """Measures each model once. tell: called with the number of models measured, and of all."""
+    models = {_model_key(cell): cell for cell in cells}
+    measured = list(itertools.islice(itertools.cycle(models.items()), max(jobs, len(models))))
+    found = measure([cell for _, cell in measured], jobs, tell)
+    costs = {key: cost for (key, _), cost in zip(measured, found, strict=True)}
+    of = {cell.name: costs[_model_key(cell)] for cell in cells}
     expected = set(Tasks(cells, lambda cell: 0.0).expected())
     return Estimate(
         jobs,
-        {c.name: of[c.name].training_s(c) if Task("train", c.name) in expected else 0.0 for c in cells},
-        {c.name: of[c.name].evaluation_s(c) if Task("evaluate", c.name) in expected else 0.0 for c in cells},
-        {cell.name: of[cell.name].peak_mib for cell in cells},
+        {c.name: training_s(c, of[c.name]) if Task("train", c.name) in expected else 0.0 for c in cells},
+        {c.name: evaluation_s(c, of[c.name]) if Task("evaluate", c.name) in expected else 0.0 for c in cells},
     )
+
+
+def _model_key(cell: Resolved) -> str:
+    """A key that is equal for cells whose models are as fast as each other."""
+    training = cell.config.training
+    speed = (training.seq_len, training.micro_batch_size, training.optimizer, training.device, training.precision)
+    return repr((cell.config.encoding, cell.config.model, speed, _lengths(cell)))
+
+
+def _lengths(cell: Resolved) -> list[int]:
+    """The lengths at which a cell's evaluation is measured: its training length, and the longest."""
+    lengths = [length for length, _ in cell.evaluation_inputs]
+    return sorted({cell.config.training.seq_len, max(lengths, default=cell.config.training.seq_len)})
+
+
+def training_s(cell: Resolved, cost: TokenCost) -> float:
+    """The seconds of a cell's training, with its validations."""
+    training = cell.config.training
+    halvings = kept(cell.config, cell.cell.settings.get("halvings"))
+    learning = cost.training_s * trained_tokens(training, halvings)
+    validating = VALIDATIONS * VALIDATION_TARGETS * cost.evaluation_at(training.seq_len)
+    return CELL_S + validating + (COMPILE_S + COMPILED * learning if training.compile else learning)
+
+
+def evaluation_s(cell: Resolved, cost: TokenCost) -> float:
+    """The seconds of a cell's evaluation. What is not scored takes as much less time as it takes fewer operations."""
+    seconds, sizes = 0.0, cell.config.model
+    for (length, scored), inputs in cell.evaluation_inputs.items():
+        share = token_operations(sizes, length, scored) / token_operations(sizes, length)
+        seconds += inputs * cost.evaluation_at(length) * share
+    return seconds
 
 
 def fastest_jobs(cells: Sequence[Resolved]) -> tuple[int, dict[int, float]]:
@@ -87,98 +103,39 @@ def fastest_jobs(cells: Sequence[Resolved]) -> tuple[int, dict[int, float]]:
     The cell with most operations is measured, alone with all cores and with a copy per core, or per cell if there are
     fewer cells than cores.
     """
-    longest = max(cells, key=lambda cell: cell.parameters * cell.config.training.tokens)
+    longest = max(cells, key=lambda cell: operations(cell.config))
     rates = {}
     for jobs in sorted({1, min(cores(), len(cells))}):
-        cost = measure(longest, jobs)
-        rates[jobs] = 3600 * jobs / (cost.training_s(longest) + cost.evaluation_s(longest))
+        costs = measure([longest] * jobs, jobs)
+        rates[jobs] = 3600 * jobs / statistics.fmean(training_s(longest, c) + evaluation_s(longest, c) for c in costs)
     return max(rates, key=lambda jobs: rates[jobs]), rates
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Seconds to start a process and a model, including compilation, of a step and of an input of the evaluation; and
-    the peak memory of the process, MiB."""
-
-    start_s: float
-    step_s: float
-    input_s: float
-    peak_mib: float
-
-    def training_s(self, cell: Resolved) -> float:
-        """The duration of the cell's training."""
-        return self.start_s + self.step_s * cell.config.training.steps
-
-    def evaluation_s(self, cell: Resolved) -> float:
-        """The duration of the cell's evaluation in the process that trained it."""
-        return self.input_s * cell.evaluation_inputs
-
-
-def measure(cell: Resolved, jobs: int) -> Cost:
-    """The cell's mean cost with `jobs` jobs at once, each with its share of the cores."""
-    recipe = cell.own_extension  # a process cannot import a user's own class: it reads the file
-    own = None if recipe is None else (recipe.text, [file.path for file in recipe.files])
-    children: list[Child] = []
+def measure(
+    cells: Sequence[Resolved], jobs: int, tell: Callable[[int, int], None] = lambda done, total: None
+) -> list[TokenCost]:
+    """The cost of a token of each cell's model, measured by `jobs` processes at once, which share the cores."""
     with contextlib.ExitStack() as ended:
-        for share in core_shares(jobs):
-            child = ended.enter_context(Child(serve, f"the measurement of {cell.name}", share.environment()))
+        children: list[Child] = []
+        for number, share in enumerate(core_shares(jobs)):
+            child = ended.enter_context(Child(serve, "the measurement of speed", share.environment()))
             children.append(child)
-            child.send((share, replace(cell, own_extension=None), own, time.time()))
-        costs = [astuple(child.receive()) for child in children]
-    return Cost(*map(statistics.fmean, zip(*costs, strict=True)))
+            # A process cannot import a user's own extension, whose cost is not measured either.
+            child.send((share, [replace(cell, own_extension=None) for cell in cells[number::jobs]]))
+        costs = []
+        for number in range(len(cells)):
+            tell(number, len(cells))
+            costs.append(children[number % jobs].receive())
+        return costs
 
 
 def serve(connection: Connection) -> None:
-    """Measures one cell, in a process of its own."""
-    share, cell, own, began = connection.recv()
+    """Measures cells' models, in a process of its own."""
+    share, cells = connection.recv()
     take(share)
-    with trust.only(cell.code), tempfile.TemporaryDirectory() as folder:
-        cell = replace(cell, own_extension=None if own is None else recipes.parse(*own))
-        start_s, steps = _train(cell, Path(folder) / "run", began)
-        input_s = _evaluate(cell, Path(folder) / "run")
-    step_s = statistics.median(steps[WARM_UP_STEPS:] or steps[-1:])  # a short budget has few steps
-    compile_s = max(0.0, steps[0] - step_s) if cell.config.training.compile else 0.0
-    reply(connection, Cost(start_s + compile_s, step_s, input_s, lifetime_peak_mib()))
-
-
-class _Enough(Exception):  # noqa: N818 (not an error)
-    """Ends a training after enough steps."""
-
-
-def _train(cell: Resolved, path: Path, began: float) -> tuple[float, list[float]]:
-    """The seconds from `began` to the first step, and the seconds of every step."""
-    steps: list[float] = []
-    batch = cell.config.training.batch_size * cell.config.training.seq_len
-
-    def report(row: dict[str, Any]) -> None:
-        if "tokens_per_s" not in row:
-            return
-        steps.append(batch / row["tokens_per_s"])
-        if len(steps) >= LEAST_STEPS and sum(steps[WARM_UP_STEPS:]) >= TRAINING_S:
-            raise _Enough
-
-    config = cell.config.model_copy(update={"origin": None})
-    with contextlib.suppress(_Enough):
-        loop.train(
-            config, Store.open(cell.data), path, user_encoding=cell.user_file, extension=cell.own_extension,
-            report=report,
-        )  # fmt: skip
-    return max(0.0, time.time() - began - sum(steps)), steps
-
-
-def _evaluate(cell: Resolved, path: Path) -> float:
-    """The seconds of an input."""
-    settings = cell.evaluation
-    most = settings.most_targets()
-    names = [parse_protocol(protocol).name for protocol in settings.protocols]
-    few = max(EVALUATED_TARGETS, *lengths_of(settings.factors, cell.config.training.seq_len))  # a span of each length
-    caps = {name: min(most.get(name, few), few) for name in names}
-    if not caps:
-        return 0.0
-    store = Store.open(cell.data)
-    short = replace(settings, max_targets=caps, checkpoint="last", probes=())
-    planned = Planned(path, cell.config, cell.user_file, cell.own_extension, store, None, False)
-    began = time.perf_counter()
-    for _ in lengths.evaluate(planned, store, short):
-        pass
-    return (time.perf_counter() - began) / lengths.expected_inputs(planned, store, short)
+    keep_freed_memory()
+    for cell in cells:
+        lengths = _lengths(cell)
+        seconds = MEASURED_S / len(cells) / (1 + len(lengths))
+        with trust.only(cell.code):
+            reply(connection, measure_token(cell.config, new_model(cell.config, cell.user_file), lengths, seconds))

@@ -20,6 +20,7 @@ from extrapolate.evaluation import lengths, plans, probes
 from extrapolate.evaluation.plans import extensions_to_evaluate
 from extrapolate.evaluation.rows import label_of
 from extrapolate.evaluation.settings import EvaluationSettings
+from extrapolate.evaluation.window_losses import Inputs
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.interop.trackers import UNTRACKED, Tracking
 from extrapolate.model.model import Model
@@ -44,8 +45,8 @@ class Resolved:
 
     evaluation: with the study's extensions that apply. left_out: the others, each with the reason. models: its names in
     tables, by the extension that is applied. parameters: of the model. evaluation_inputs: the tokens that the
-    evaluation reads. tracking: the tracker that the training logs to. code: SHA-256 hashes of the study's Python files
-    when they were checked; other versions do not run.
+    evaluation reads, by their windows. tracking: the tracker that the training logs to. code: SHA-256 hashes of the
+    study's Python files when they were checked; other versions do not run.
     """
 
     cell: Cell
@@ -59,7 +60,7 @@ class Resolved:
     left_out: Mapping[str, str]
     models: Mapping[str, str]
     parameters: int
-    evaluation_inputs: int
+    evaluation_inputs: Inputs
     tracking: Tracking = UNTRACKED
     code: frozenset[str] = frozenset()
 
@@ -118,8 +119,8 @@ def resolve_cells(
         model = planned.build_model()
         applied = extensions_to_evaluate(planned, model, settings.extend)
         labels = {name: label_of(config, model, one.joined(), one.taken_off) for name, one in applied.items()}
-        inputs = sum(lengths.expected_inputs(planned, store, asked) for asked in (settings, settings.halfway()))
-        inputs += probes.expected_inputs(planned, store, settings)
+        inputs = lengths.expected_inputs(planned, store, settings) + probes.expected_inputs(planned, store, settings)
+        inputs += lengths.expected_inputs(planned, store, settings.halfway())
         found[cell.name] = Resolved(
             cell, runs / cell.name, request, config, user_file, store.path, own, settings, left_out,
             labels, model.parameter_count(), inputs,
@@ -128,6 +129,13 @@ def resolve_cells(
     _check_extensions(study, ready)
     _check_unchanged(ready)
     return ready
+
+
+def new_model(config: TrainedConfig, user_file: Path | None) -> Model:
+    """A model with fresh weights. user_file: the file that its encoding comes from, if it is the user's."""
+    encoding = config.encoding
+    name = encoding.name if user_file is None else f"{user_file}:{encoding.name.rpartition(':')[2]}"
+    return Model(config.model, name, encoding.arguments, config.seq_len)
 
 
 def _continued(
@@ -201,9 +209,7 @@ class Planned:
 
     @cached_property
     def _model(self) -> Model:
-        encoding, file = self.config.encoding, self.user_file
-        name = encoding.name if file is None else f"{file}:{encoding.name.rpartition(':')[2]}"
-        return Model(self.config.model, name, encoding.arguments, self.config.seq_len)
+        return new_model(self.config, self.user_file)
 
     def checkpoints(self, which: str) -> list[Checkpoint]:
         if which not in ("last", "all", "half"):

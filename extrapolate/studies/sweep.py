@@ -24,7 +24,7 @@ from extrapolate.reports.questions import write_questions
 from extrapolate.reports.sections.learning_rates import FILE, RATES, TAKEN
 from extrapolate.runs import trust
 from extrapolate.runs.config import training_of
-from extrapolate.runs.resolve import operations
+from extrapolate.runs.resolve import operations, token_operations
 from extrapolate.runs.run import Run, file_sha256
 from extrapolate.specs import arguments
 from extrapolate.studies import local, rates, ray_engine, state
@@ -34,13 +34,12 @@ from extrapolate.studies.questions import question_rows
 from extrapolate.studies.resolved import Resolved, open_stores, resolve_cells
 from extrapolate.studies.status import STUDY
 from extrapolate.studies.study import Study, read_study
-from extrapolate.studies.tasks import Task, Tasks, share_of
+from extrapolate.studies.tasks import Kind, Task, Tasks, share_of
 from extrapolate.studies.worker import core_shares
 
 JOBS, REPORT = "jobs.json", "report"
 ENGINES = ("local", "ray")
 WORTH_MEASURING = 1e14  # floating-point operations; a CPU does fewer in minutes, and measuring would take too long
-TRAINING_COST = 3  # the cost of a token in training, in tokens of evaluation: training has a backward pass too
 
 
 @dataclass(frozen=True)
@@ -134,7 +133,7 @@ def sweep(
         if engine == "local" and tasks.ready():
             jobs = _jobs_of(folder, tasks, progress) if jobs is None else jobs
             files.write_json(folder / JOBS, {"jobs": jobs})
-        with progress.display("tokens", "stopped; what was done is kept: run the same command again") as display:
+        with progress.display("GFLOP", "stopped; what was done is kept: run the same command again") as display:
             screen = _Screen(tasks, display)
             if engine == "ray":
                 ray_engine.run(tasks, folder, address, cpus, gpus, screen.show)
@@ -155,25 +154,24 @@ def estimate_sweep(
     trust_code: bool = False,
     progress: Progress = QUIET,
 ) -> tuple[pd.DataFrame, Estimate]:
-    """Estimates the time and memory of a study, by cell and as a whole, without writing anything.
+    """Estimates the time of a study, by cell and as a whole, without writing anything.
 
-    The rows have the cell, its encoding, number of parameters, training tokens, floating-point operations, seconds of
-    training and of evaluation, and the peak memory of its process in MiB. Times are measured here on one cell of each
-    kind. Only one learning rate per model is evaluated and continued; the first stands for it, and the others have 0 s
-    for that. Arguments and errors are those of `sweep`; a missing token store is an error too.
+    The rows have the cell, its encoding, number of parameters, training tokens, floating-point operations, and seconds
+    of training and of evaluation. They are the cell's tokens at the speed that its model has here in a few training
+    steps and forward passes. Only one learning rate per model is evaluated and continued; the first stands for it, and
+    the others have 0 s for that. Arguments and errors are those of `sweep`; a missing token store is an error too.
     """
     if jobs is not None:
         core_shares(jobs)
     _, _, ready = _ready(study, out, scale, encodings, trust_code, progress, make=False)
     jobs = _jobs(ready, progress) if jobs is None else jobs
-    with progress.display("kinds of cells") as display:
+    with progress.display("models") as display:
         found = estimate(ready, jobs, lambda done, total: display.update("measuring", done, total))
     rows = [
         {
             "cell": cell.name, "encoding": cell.cell.settings["encoding"], "parameters": cell.parameters,
             "tokens": cell.config.training.tokens, "flops": operations(cell.config),
             "training_s": found.training_s[cell.name], "evaluation_s": found.evaluation_s[cell.name],
-            "peak_mib": found.peak_mib[cell.name],
         }
         for cell in ready
     ]  # fmt: skip
@@ -283,6 +281,14 @@ def _find_done(tasks: Tasks, folder: Path) -> None:
             tasks.finish(Task("evaluate", cell.name))
 
 
+def _gigaflops(cell: Resolved, kind: Kind) -> float:
+    """10^9 floating-point operations of a cell's training or evaluation."""
+    if kind == "train":
+        return operations(cell.config) / 1e9
+    inputs, sizes = cell.evaluation_inputs.items(), cell.config.model
+    return sum(tokens * token_operations(sizes, length, scored) for (length, scored), tokens in inputs) / 1e9
+
+
 class _Screen:
     """Shows how many cells of a study are done, and the progress of those under way."""
 
@@ -293,11 +299,7 @@ class _Screen:
         tasks = self.tasks
         if not tasks.done and all(share is None for _, share in running):
             return  # processes are starting, which would distort the rate
-        costs: dict[Task, float] = {}
-        for task in tasks.expected():
-            cell = tasks.cells[task.cell]
-            training = task.kind == "train"
-            costs[task] = cell.config.training.tokens if training else cell.evaluation_inputs / TRAINING_COST
+        costs = {task: _gigaflops(tasks.cells[task.cell], task.kind) for task in tasks.expected()}
         done = sum(cost for task, cost in costs.items() if tasks.settled(task))
         parts = []
         for task, share in running:

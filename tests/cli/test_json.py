@@ -43,7 +43,7 @@ def speeds(monkeypatch):
     found = {"rope": dict.fromkeys(modes, beside), "learned": dict.fromkeys(("1x fp32", "eager"), beside)}
     monkeypatch.setattr(benchmark, "measure_encodings", lambda *_: iter(found.items()))
     each = {"rope-s0": 1.5}
-    monkeypatch.setattr(sweeping, "estimate", lambda ready, jobs, tell: Estimate(jobs, each, each, each))
+    monkeypatch.setattr(sweeping, "estimate", lambda ready, jobs, tell: Estimate(jobs, each, each))
 
 
 @pytest.fixture

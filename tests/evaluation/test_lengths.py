@@ -254,10 +254,10 @@ def test_progress_adds_up_to_what_was_expected(store: Store, run_of, pe: str, ex
         told.append((what, inputs))
 
     list(evaluate(run, store, settings, progress=advance))
-    assert sum(inputs for _, inputs in told) == pytest.approx(lengths.expected_inputs(run, store, settings))
+    assert sum(inputs for _, inputs in told) == pytest.approx(lengths.expected_inputs(run, store, settings).total())
     told.clear()
     list(probes.evaluate(run, store, settings, progress=advance))
-    assert sum(inputs for _, inputs in told) == probes.expected_inputs(run, store, settings)
+    assert sum(inputs for _, inputs in told) == probes.expected_inputs(run, store, settings).total()
 
 
 def test_what_can_be_evaluated_is_not_refused(short: Run, markov: Store) -> None:
@@ -352,7 +352,7 @@ def test_progress_names_what_is_measured_and_adds_up_to_what_is_expected(short: 
         f"{plain} 1x, 4x", f"{pi} 4x", f"{warm} 4x", f"{warm}, fitting",
     }  # fmt: skip
     assert told[f"{pi} 4x"] == told[f"{warm} 4x"] == 2 * 256
-    assert sum(told.values()) == expected_inputs(short, markov, settings)
+    assert sum(told.values()) == expected_inputs(short, markov, settings).total()
 
 
 def test_models_are_where_they_are_wanted(short: Run, markov: Store, monkeypatch: pytest.MonkeyPatch) -> None:

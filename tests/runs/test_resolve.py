@@ -4,17 +4,20 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from extrapolate.data.store import Store
+from extrapolate.encodings.plan import PLAIN
+from extrapolate.evaluation.losses import scores_at
 from extrapolate.machine import devices
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.model import Model
 from extrapolate.runs import resolve as resolving
 from extrapolate.runs.config import TrainedConfig
-from extrapolate.runs.resolve import TrainingRequest, operations, resolve, run_name
+from extrapolate.runs.resolve import TrainingRequest, operations, resolve, run_name, token_operations
 from extrapolate.runs.run import Run
 from extrapolate.runs.training_config import TrainingConfig
 from extrapolate.runs.trust import decided
@@ -336,3 +339,14 @@ def test_operations_are_those_that_torch_counts_of_a_step(seq_len: int) -> None:
     expected = counted[torch.ops.aten.mm] + counted[torch.ops.aten.bmm] / 2
     found = operations(TrainedConfig.model_construct(model=sizes, training=training))
     assert found == pytest.approx(expected, rel=0.01)
+
+
+def test_operations_of_windows_with_few_targets_are_those_that_torch_counts() -> None:
+    sizes = ModelConfig(vocab_size=61, width=32, layers=2, heads=4, kv_heads=2, head_dim=16, ff_width=48)
+    model, places_P = Model(sizes, "rope", {}, 64).eval(), np.arange(60, 64)
+    tokens = np.random.default_rng(0).integers(0, 61, (8, 65))
+    with FlopCounterMode(display=False) as counter:
+        scores_at(model, tokens.__getitem__, 8, 64, places_P, PLAIN, precision="fp32", progress=lambda inputs: None)
+    counted = counter.get_flop_counts()["Global"]
+    expected = counted[torch.ops.aten.mm] + counted[torch.ops.aten.bmm] / 2
+    assert token_operations(sizes, 64, 4) * 8 * 64 == pytest.approx(expected, rel=0.02)

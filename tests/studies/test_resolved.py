@@ -51,7 +51,7 @@ def test_what_is_refused_has_its_line(small, resolved, old: str, new: str, messa
 
 def test_a_dry_run_takes_a_file_that_the_user_names_and_keeps_no_record(small, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
-    nothing = SimpleNamespace(training_s=Counter(), evaluation_s=Counter(), peak_mib=Counter())
+    nothing = SimpleNamespace(training_s=Counter(), evaluation_s=Counter())
     monkeypatch.setattr(sweep, "estimate", lambda *_: nothing)
     Path("mine.py").write_text((EXAMPLES / "my_encoding.py").read_text() + "# nobody has run this text\n")
     table, _ = sweep.estimate_sweep(small(AXES), encodings=["mine.py:LogBias:strength=2"], jobs=1)

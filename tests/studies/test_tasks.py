@@ -1,6 +1,7 @@
 """What can be done when: trainings, the choice of a learning rate, what continues, evaluations."""
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,15 +9,19 @@ from typing import Any, ClassVar, cast
 
 import pytest
 
+from extrapolate.evaluation.window_losses import Inputs
 from extrapolate.machine.children import Child
+from extrapolate.model.config import ModelConfig
 from extrapolate.progress import QUIET
+from extrapolate.runs.resolve import operations, token_operations
+from extrapolate.runs.training_config import TrainingConfig
 from extrapolate.studies import state, sweep
 from extrapolate.studies.cells import Cell, cells_of
 from extrapolate.studies.local import Running, _settled
 from extrapolate.studies.resolved import Resolved
 from extrapolate.studies.state import CellState
 from extrapolate.studies.study import read_study
-from extrapolate.studies.sweep import TRAINING_COST, _find_done, _finish, _Screen
+from extrapolate.studies.sweep import _find_done, _finish, _Screen
 from extrapolate.studies.tasks import Ended, Task, Tasks, share_of
 
 STUDY = """
@@ -47,8 +52,10 @@ class Ready:
     cell: Cell
     name: str
     lr: float
-    evaluation_inputs: ClassVar[int] = 60
-    config: ClassVar[Any] = SimpleNamespace(training=SimpleNamespace(tokens=100))
+    evaluation_inputs: ClassVar[Inputs] = Counter({(16, 8): 16, (64, 64): 128})
+    config: ClassVar[Any] = SimpleNamespace(
+        model=ModelConfig(vocab_size=64), training=TrainingConfig(seq_len=16, tokens=4096)
+    )
     own_extension: None = None
 
 
@@ -256,8 +263,10 @@ def test_the_work_that_is_left_is_what_will_be_done(tmp_path: Path) -> None:
             else:
                 tasks.finish(task)
     screen.show([])
-    whole = 9 * 100 + 5 * 60 / TRAINING_COST
-    assert {total for _, total in told} == {whole}
-    assert told[0] == (50, whole)
+    sizes, training = Ready.config.model, operations(Ready.config) / 1e9
+    evaluation = (16 * token_operations(sizes, 16, 8) + 128 * token_operations(sizes, 64)) / 1e9
+    whole = pytest.approx(9 * training + 5 * evaluation)
+    assert all(total == whole for _, total in told)
+    assert told[0] == (training / 2, whole)
     assert told[-1] == (whole, whole)
     assert sorted(told) == told
