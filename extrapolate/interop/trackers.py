@@ -6,25 +6,24 @@ and provenance. It gets no code, no console output and no measurements of the ma
 
 import contextlib
 import contextvars
+import hashlib
 import json
 import os
-import secrets
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any
 
-from extrapolate import files
 from extrapolate.errors import UserError, reason_of
-from extrapolate.folders import LOG
 from extrapolate.progress import Say
-from extrapolate.runs.run import Run
+from extrapolate.runs.run import CONFIG, Run
 from extrapolate.specs import did_you_mean
 
 PROJECT = "extrapolate"
-TOLD = "tracked.json"  # in a run's folder: each tracker's name for the run, and how many rows of the log it has
+# Seconds to wait for the server of Weights & Biases; the library's defaults are 90 and forever.
+WANDB_LIMITS: dict[str, Any] = {"init_timeout": 20.0, "finish_timeout": 60.0}
 
 Report = Callable[[dict[str, Any]], None]
 
@@ -41,102 +40,81 @@ class Tracking:
 UNTRACKED = Tracking()
 
 
-class _Opened(Protocol):
-    """A run in a tracker. place: where the user finds it."""
+@dataclass(frozen=True)
+class Opened:
+    """A run in a tracker. log: called with values and `step=`. finish: called at the end. place: where the user finds
+    the run."""
 
+    log: Callable[..., Any]
+    finish: Callable[[], Any]
     place: str
 
-    def log(self, step: int, values: Mapping[str, float]) -> None: ...
 
-    def close(self, failed: bool) -> None: ...
-
-
-class _TensorBoard:
+def _tensorboard(run: Run, group: str | None, step: int) -> Opened:
     """Event files in the run's own folder, whose name is then the run's name in TensorBoard."""
+    from torch.utils.tensorboard import SummaryWriter
 
-    def __init__(self, run: Run, name: str, group: str | None, fresh: bool) -> None:
-        from torch.utils.tensorboard import SummaryWriter
+    writer = SummaryWriter(str(run.path), purge_step=step)  # hides what a killed training wrote from this step on
+    for title, value in _about(run).items():
+        writer.add_text(title, f"```json\n{json.dumps(value, indent=2)}\n```", step)
 
-        self.place = str(run.path)
-        self._writer = SummaryWriter(self.place)
-        if fresh:
-            for title, value in _about(run).items():
-                self._writer.add_text(title, f"```json\n{json.dumps(value, indent=2)}\n```")
-
-    def log(self, step: int, values: Mapping[str, float]) -> None:
+    def log(values: dict[str, float], step: int) -> None:
         for name, value in values.items():
-            self._writer.add_scalar(name, value, step)
-        self._writer.flush()  # so that nothing is lost if the training is killed
+            writer.add_scalar(name, value, step)
+        writer.flush()  # so that nothing is lost if the training is killed
 
-    def close(self, failed: bool) -> None:
-        self._writer.close()
+    return Opened(log, writer.close, str(run.path))
 
 
-class _Wandb:
+def _wandb(run: Run, group: str | None, step: int) -> Opened:
     """A run of Weights & Biases, which reads its own variables: WANDB_MODE, WANDB_PROJECT, WANDB_ENTITY."""
+    import wandb
 
-    # Seconds to wait for the server when a training begins and ends. The library's defaults are 90 and forever.
-    LIMITS: ClassVar[dict[str, Any]] = {"init_timeout": 20.0, "finish_timeout": 60.0}
-
-    def __init__(self, run: Run, name: str, group: str | None, fresh: bool) -> None:
-        import wandb
-
-        known = wandb.Settings.model_fields  # not every version has all limits
-        limits: dict[str, Any] = {
-            key: limit for key, limit in self.LIMITS.items() if key in known and wandb_variable(key) is None
-        }
-        # Otherwise it asks for a key on the terminal, and the training waits.
-        wandb.setup(settings=wandb.Settings(silent=True))
-        self._run = wandb.init(
-            project=wandb_variable("project") or PROJECT, id=name, name=run.name, group=group, dir=str(run.path),
-            config=_about(run), resume="allow", reinit="create_new",
-            settings=wandb.Settings(
-                silent=True, console="off", disable_code=True, disable_git=True, x_disable_meta=True,
-                x_disable_stats=True, x_disable_machine_info=True, **limits,
-            ),
-        )  # fmt: skip
-        self.place = str(run.path / "wandb") if self._run.offline else str(self._run.url)
-
-    def log(self, step: int, values: Mapping[str, float]) -> None:
-        self._run.log(dict(values), step=step)
-
-    def close(self, failed: bool) -> None:
-        self._run.finish(exit_code=int(failed))
+    wandb.setup(settings=wandb.Settings(silent=True))  # or it asks for a key on the terminal, and the training waits
+    known = wandb.Settings.model_fields  # not every version has all limits
+    limits = {k: limit for k, limit in WANDB_LIMITS.items() if k in known and f"WANDB_{k.upper()}" not in os.environ}
+    opened = wandb.init(
+        project=os.environ.get("WANDB_PROJECT") or PROJECT, id=_identity(run), name=run.name, group=group,
+        dir=str(run.path), config=_about(run), resume="allow", reinit="create_new",
+        settings=wandb.Settings(
+            silent=True, console="off", disable_code=True, disable_git=True, x_disable_meta=True, x_disable_stats=True,
+            x_disable_machine_info=True, **limits,
+        ),
+    )  # fmt: skip
+    place = str(run.path / "wandb") if opened.offline else str(opened.url)
+    return Opened(opened.log, lambda: opened.finish(exit_code=int(sys.exc_info()[0] is not None)), place)
 
 
-def wandb_variable(setting: str) -> str | None:
-    """The user's environment variable for a setting of Weights & Biases."""
-    return os.environ.get(f"WANDB_{setting.upper()}")
-
-
-class _Trackio:
+def _trackio(run: Run, group: str | None, step: int) -> Opened:
     """A run of Trackio, which reads its own variables: TRACKIO_DIR, TRACKIO_SPACE_ID, TRACKIO_SERVER_URL."""
+    import trackio
 
-    def __init__(self, run: Run, name: str, group: str | None, fresh: bool) -> None:
-        import trackio
-
-        with contextlib.redirect_stdout(sys.stderr):
-            # In its own context, because `init` ends the run of its context, and several trainings may run at once.
-            self._run = contextvars.copy_context().run(
-                trackio.init,
-                PROJECT, name=f"{run.name}-{name}", group=group, config=_about(run), resume="allow", embed=False,
-                auto_log_gpu=False, auto_log_cpu=False,
-            )  # fmt: skip
-        self.place = f"the project {PROJECT}, with the command trackio show"
-
-    def log(self, step: int, values: Mapping[str, float]) -> None:
-        self._run.log(dict(values), step=step)
-
-    def close(self, failed: bool) -> None:
-        with contextlib.redirect_stdout(sys.stderr):
-            self._run.finish()
+    # In its own context, because `init` ends the run of its context, and several trainings may run at once.
+    opened = contextvars.copy_context().run(
+        trackio.init,
+        PROJECT, name=f"{run.name}-{_identity(run)}", group=group, config=_about(run), resume="allow", embed=False,
+        auto_log_gpu=False, auto_log_cpu=False,
+    )  # fmt: skip
+    return Opened(opened.log, opened.finish, f"the project {PROJECT}, with the command trackio show")
 
 
-_OPEN: dict[str, Callable[[Run, str, str | None, bool], _Opened]] = {
-    "trackio": _Trackio,
-    "wandb": _Wandb,
-    "tensorboard": _TensorBoard,
+# step: the first that is logged.
+_OPEN: dict[str, Callable[[Run, str | None, int], Opened]] = {
+    "trackio": _trackio,
+    "wandb": _wandb,
+    "tensorboard": _tensorboard,
 }
+
+
+def _identity(run: Run) -> str:
+    """What a resumed training finds its run in a tracker by: other runs of these settings, or here, have another."""
+    begun = (run.path / CONFIG).stat().st_mtime_ns
+    return hashlib.sha256(f"{run.config_sha256} {begun}".encode()).hexdigest()[:8]
+
+
+def _about(run: Run) -> dict[str, Any]:
+    """The run's configuration, by section, and its provenance."""
+    return run.config.model_dump(mode="json") | {"provenance": run.provenance}
 
 
 def check(tracker: str | None) -> None:
@@ -154,86 +132,37 @@ def check(tracker: str | None) -> None:
 
 @contextlib.contextmanager
 def tracked(path: Path, tracking: Tracking, say: Say) -> Iterator[Report]:
-    """Yields a function to call with every row of the log of the run in `path`, after the row is written.
+    """Yields a function to call with every new row of the log of the run in `path`.
 
     say: called with where the tracker shows the run. If the tracker fails, `tracking.warn` (default: `say`) gets one
     warning, and the training goes on without it.
     """
-    if tracking.tracker is None:
-        yield lambda row: None
-        return
-    with _Sent(path, tracking.tracker, tracking.group, say, tracking.warn or say) as report:
-        yield report
-
-
-class _Sent:
-    """Sends a tracker the rows of a log that it does not have yet.
-
-    A resumed training repeats some steps, and a tracker may join late. So a row is sent if it comes after the last row
-    in the log that the tracker has.
-    """
-
-    def __init__(self, path: Path, tracker: str, group: str | None, say: Say, warn: Say) -> None:
-        self.path, self.tracker, self.group, self.say, self.warn = path, tracker, group, say, warn
-        self._opened: _Opened | None = None
-        self._failed = False
-        self._known: dict[str, Any] = {}
-        self._place, self._step = 0, 0
-
-    def __enter__(self) -> Report:
-        return self._report
-
-    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
-        if self._opened is not None and not self._failed:
-            with self._lasting():
-                self._opened.close(failed=error is not None)
-
-    def _report(self, row: dict[str, Any]) -> None:
-        """Sends a row that was logged, the first time with all rows before it."""
-        if self._failed:
-            return
-        with self._lasting():
-            if self._opened is not None:
-                self._hand_over(row)
-                return
-            self._open()
-            for earlier in (self.path / LOG).read_text("utf-8").splitlines():
-                self._hand_over(json.loads(earlier))  # the last one is `row`
-
-    def _open(self) -> None:
-        run = Run.open(self.path)
-        kept = self.path / TOLD
-        self._known = files.read_json(kept) if kept.is_file() else {}
-        mine = self._known.get(self.tracker, {})
-        if mine.get("config_sha256") != run.config_sha256:  # there is none, or it is of another run in this folder
-            mine = {"name": secrets.token_hex(4), "rows": 0, "config_sha256": run.config_sha256}
-        self._known[self.tracker] = mine
-        self._opened = _OPEN[self.tracker](run, mine["name"], self.group, mine["rows"] == 0)
-        self.say(f"{self.tracker} shows the run: {self._opened.place}")
-
-    def _hand_over(self, row: dict[str, Any]) -> None:
-        assert self._opened is not None
-        self._place += 1
-        mine = self._known[self.tracker]
-        if self._place > mine["rows"]:
-            mine["rows"] = self._place
-            # Recorded first, so that a kill in between loses a point rather than doubles it; not flushed, like the log.
-            temporary = self.path / f".{TOLD}.{os.getpid()}.partial"
-            temporary.write_text(json.dumps(self._known), encoding="utf-8")
-            temporary.replace(self.path / TOLD)
-            said = {"step", "tokens"} if row["step"] == self._step else {"step"}  # in the previous row of this step
-            self._opened.log(row["step"], {name: value for name, value in row.items() if name not in said})
-        self._step = row["step"]
+    opened: Opened | None = None
+    failed = tracking.tracker is None
 
     @contextlib.contextmanager
-    def _lasting(self) -> Iterator[None]:
+    def lasting() -> Iterator[None]:
+        nonlocal failed
         try:
             yield
         except Exception as error:  # whatever failed in the library or network, the training must go on
-            self._failed = True
-            self.warn(f"{self.tracker} failed ({reason_of(error)}): the training goes on without it")
+            failed = True
+            (tracking.warn or say)(f"{tracking.tracker} failed ({reason_of(error)}): the training goes on without it")
 
+    def report(row: dict[str, Any]) -> None:
+        nonlocal opened
+        if failed or tracking.tracker is None:
+            return
+        with lasting(), contextlib.redirect_stdout(sys.stderr):  # Trackio prints
+            if opened is None:
+                opened = _OPEN[tracking.tracker](Run.open(path), tracking.group, row["step"])
+                say(f"{tracking.tracker} shows the run: {opened.place}")
+            known = {"step"} if "loss" in row else {"step", "tokens"}  # a validation's tokens are those of its step
+            opened.log({name: value for name, value in row.items() if name not in known}, step=row["step"])
 
-def _about(run: Run) -> dict[str, Any]:
-    """The run's configuration, by section, and its provenance."""
-    return run.config.model_dump(mode="json") | {"provenance": run.provenance}
+    try:
+        yield report
+    finally:
+        if opened is not None and not failed:
+            with lasting(), contextlib.redirect_stdout(sys.stderr):
+                opened.finish()

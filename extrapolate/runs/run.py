@@ -1,9 +1,8 @@
 """A run's folder: one trained model. Every write is atomic, every read checked.
 
 It holds `config.json` (resolved configuration, provenance), `model.safetensors`, `tokenizer.json`, `state.safetensors`
-while training is unfinished, `metrics.jsonl` and `metrics.parquet`, `checkpoints/`, `halvings/`, `evals.parquet`,
-`tracked.json` if a tracker was used, and copies of the user's files: `encoding.py` and `extensions/`. Only these copies
-can run, and only if they are trusted.
+while training is unfinished, `metrics.jsonl` and `metrics.parquet`, `checkpoints/`, `halvings/`, `evals.parquet`, and
+copies of the user's files: `encoding.py` and `extensions/`. Only these copies can run, and only if they are trusted.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Trackers get each point of the log once, tested with the real libraries if they are installed."""
+"""Trackers get each row of the log by its step, tested with the real libraries if they are installed."""
 
 import importlib.util
 import json
@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from importlib.machinery import PathFinder
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +14,8 @@ import pytest
 import extrapolate as xt
 from extrapolate.errors import UserError
 from extrapolate.interop import trackers
+from extrapolate.interop.trackers import Opened
+from extrapolate.machine.interrupts import Interrupted
 from extrapolate.runs.run import Run
 from extrapolate.training import loop
 
@@ -41,7 +42,7 @@ class Said:
 
 
 def same(found: list[tuple[str, int, float]], run: Path) -> None:
-    """Asserts that no point is missing or doubled, and that each has the log's value."""
+    """Asserts that no point of the log is missing or doubled, and that each has the log's value."""
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     wanted = {(name, row["step"]): value for row in rows for name, value in row.items() if name != "step"}
     assert sorted((name, step) for name, step, _ in found) == sorted(wanted)
@@ -67,8 +68,11 @@ def begin(store: Path, out: Path, last: int, **options: Any) -> None:
 
 
 def train_in_two_parts(tracker: str, store: Path, out: Path) -> Run:
-    """Steps 1 and 2 are saved, 3 and 4 are sent and lost, and a resumed training repeats them."""
-    begin(store, out, last=4, save_every=1024, tracker=tracker)
+    """Stops after two of five steps, and resumes."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(loop.Training, "_wishes", lambda self: (self.step == 2, False))
+        with pytest.raises(Interrupted):
+            xt.train(**SETTINGS, data=store, out=out, tracker=tracker)
     if tracker == "wandb":
         time.sleep(1.1)  # it names an offline run's folder after the second in which it begins
     return xt.train(**SETTINGS, data=store, out=out, resume=True, tracker=tracker)
@@ -78,12 +82,14 @@ def train_in_two_parts(tracker: str, store: Path, out: Path) -> Run:
 def test_tensorboard_has_each_point_once(store: Path, tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    run = train_in_two_parts("tensorboard", store, tmp_path / "run")
+    """Also if the training is killed after steps 3 and 4 were sent, which it repeats."""
+    begin(store, tmp_path / "run", last=4, save_every=1024, tracker="tensorboard")
+    run = xt.train(**SETTINGS, data=store, out=tmp_path / "run", resume=True, tracker="tensorboard")
     events = EventAccumulator(str(run.path), size_guidance={"scalars": 0})
     events.Reload()
     found = [(name, one.step, one.value) for name in events.Tags()["scalars"] for one in events.Scalars(name)]
     same(found, run.path)
-    texts = {tag: events.Tensors(tag)[0].tensor_proto.string_val[0].decode() for tag in events.Tags()["tensors"]}
+    texts = {tag: events.Tensors(tag)[-1].tensor_proto.string_val[0].decode() for tag in events.Tags()["tensors"]}
     assert json.loads(texts["training/text_summary"].strip("`json\n"))["seq_len"] == 16
     assert '"version"' in texts["provenance/text_summary"]
 
@@ -123,15 +129,19 @@ def test_wandb_has_each_point_once(store: Path, tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.chdir(tmp_path)
     run = train_in_two_parts("wandb", store, tmp_path / "run")
-    found, configured = [], set()
+    found, configured, exits, identities = [], set(), [], set()
     for file in sorted(run.path.glob("wandb/offline-run-*/*.wandb")):
         for record in ended_run(file):
             configured |= {entry.key for entry in record.run.config.update}
+            identities |= {record.run.run_id} - {""}
+            exits += [record.exit.exit_code] if record.HasField("exit") else []
             items = {item.key or item.nested_key[0]: json.loads(item.value_json) for item in record.history.item}
             step = items.get("_step", record.history.step.num)
             found += [(name, step, value) for name, value in items.items() if not name.startswith("_")]
     same(found, run.path)
     assert {"encoding", "model", "training", "data", "provenance"} <= configured
+    assert exits == [1, 0]  # stopped, and finished
+    assert len(identities) == 1
 
 
 @needs("wandb")
@@ -171,29 +181,32 @@ def test_trackio_has_each_point_once(store: Path, tmp_path: Path, monkeypatch: p
 
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, dict[str, float]]]:
-    """What a tracker of these tests got: the run, the step and the values."""
+    """What a tracker of these tests got: the run's identity, the step and the values."""
     told: list[tuple[str, int, dict[str, float]]] = []
 
-    def opened(run: Run, name: str, group: str | None, fresh: bool) -> Any:
-        def log(step: int, values: dict[str, float]) -> None:
-            told.append((f"{group}/{run.name}/{name}", step, dict(values)))
+    def opened(run: Run, group: str | None, step: int) -> Opened:
+        def log(values: dict[str, float], step: int) -> None:
+            told.append((trackers._identity(run), step, dict(values)))
 
-        return SimpleNamespace(place="a list", log=log, close=lambda failed: None)
+        return Opened(log, lambda: None, "a list")
 
     monkeypatch.setitem(trackers._OPEN, "pytest", opened)  # a package that is installed
     return told
 
 
-def test_a_tracker_that_joins_late_gets_the_steps_before(store: Path, tmp_path: Path, kept) -> None:
-    begin(store, tmp_path / "run", last=4, save_every=1024)
-    run = xt.train(**SETTINGS, data=store, out=tmp_path / "run", resume=True, tracker="pytest")
-    same([(key, step, value) for _, step, values in kept for key, value in values.items()], run.path)
+def test_a_resumed_training_goes_on_in_its_run_from_where_it_was_saved(store: Path, tmp_path: Path, kept) -> None:
+    begin(store, tmp_path / "run", last=4, save_every=1024, tracker="pytest")
+    xt.train(**SETTINGS, data=store, out=tmp_path / "run", resume=True, tracker="pytest")
+    assert len({name for name, *_ in kept}) == 1
+    assert [step for _, step, values in kept if "loss" in values] == [1, 2, 3, 4, 3, 4, 5]
+    assert [step for _, step, values in kept if "val_loss" in values] == [1, 2, 3, 3, 4, 5]
+    assert not any("step" in values or ("val_loss" in values and "tokens" in values) for *_, values in kept)
 
 
 def test_another_run_in_the_same_folder_is_another_one(store: Path, tmp_path: Path, kept) -> None:
-    """A run that was killed before its first save starts over, maybe with other settings."""
+    """A run that was killed before its first save starts over, here with the same settings."""
     begin(store, tmp_path / "run", last=2, save_every=10**9, tracker="pytest")
-    xt.train(**SETTINGS, seed=1, data=store, out=tmp_path / "run", tracker="pytest")
+    xt.train(**SETTINGS, data=store, out=tmp_path / "run", tracker="pytest")
     first, second = dict.fromkeys(name for name, *_ in kept)
     assert [step for name, step, values in kept if name == first and "loss" in values] == [1, 2]
     assert [step for name, step, values in kept if name == second and "loss" in values] == [1, 2, 3, 4, 5]
@@ -202,10 +215,10 @@ def test_another_run_in_the_same_folder_is_another_one(store: Path, tmp_path: Pa
 def test_a_tracker_that_fails_ends_nothing_and_says_so_once(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(step: int, values: dict[str, float]) -> None:
+    def refuse(values: dict[str, float], step: int) -> None:
         raise ConnectionError("no route")
 
-    opened = SimpleNamespace(place="nowhere", log=refuse, close=lambda failed: pytest.fail("it is asked again"))
+    opened = Opened(refuse, lambda: pytest.fail("it is asked again"), "nowhere")
     monkeypatch.setitem(trackers._OPEN, "pytest", lambda *_: opened)
     said = Said()
     run = xt.train(**SETTINGS, data=store, out=tmp_path / "run", tracker="pytest", progress=said)

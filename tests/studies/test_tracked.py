@@ -2,14 +2,13 @@
 
 import importlib.util
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 import extrapolate as xt
 from extrapolate.cli import main
 from extrapolate.interop import trackers
+from extrapolate.interop.trackers import Opened
 from extrapolate.runs.run import Run
 
 AXES = '[axes]\nencoding = ["rope", "alibi"]\n'
@@ -33,13 +32,13 @@ def test_every_step_is_told_and_a_tracker_that_fails_is_named_once_and_fails_no_
 ) -> None:
     told: list[tuple[str | None, str, int]] = []
 
-    def opened(run: Run, name: str, group: str | None, fresh: bool) -> Any:
-        def log(step: int, values: dict[str, float]) -> None:
+    def opened(run: Run, group: str | None, step: int) -> Opened:
+        def log(values: dict[str, float], step: int) -> None:
             told.append((group, run.name, step))
             if step == 2:
                 raise ConnectionError("no route")
 
-        return SimpleNamespace(place="a list", log=log, close=lambda failed: None)
+        return Opened(log, lambda: None, "a list")
 
     monkeypatch.setitem(trackers._OPEN, "pytest", opened)
     said = Said()
