@@ -124,7 +124,7 @@ def evaluate_tasks(
         float | None, Flag("the number of questions of each task; below 1, their share", _WHAT, usual="all")
     ] = None,
     include_path: Annotated[
-        str | Path | None, Flag("a folder with your own tasks; needs --trust-code when they are new", _WHAT)
+        str | Path | None, Flag("a folder with your own tasks; needs `trust_code` when they are new", _WHAT)
     ] = None,
     data_dir: Annotated[
         str | Path | None, Flag("copies of data sets, each in a folder of its name on the Hub", _WHAT)

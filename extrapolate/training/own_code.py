@@ -14,9 +14,8 @@ from extrapolate.encodings.plan import PLAIN
 from extrapolate.errors import UserError
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.model.causality import check_causal, same_random_numbers
-from extrapolate.model.hooks import move_from_constants
 from extrapolate.model.model import Model, find, is_users
-from extrapolate.model.whole import check_chunks, check_extensions
+from extrapolate.model.whole import check_chunks
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.run import model_of
 from extrapolate.runs.weights import load_weights, unique_weights
@@ -44,11 +43,7 @@ def check_own_code(config: TrainedConfig, user_encoding: Path | None, extension:
         check_causal(model, plan, config.training.seq_len, owner if of_user or extension is None else extension.text)
         if of_user:
             check_reloaded(model, make, owner)
-            with torch.no_grad():
-                move_from_constants(model.encodings)  # a table of zeros has no positions
-            model.constrain()
             check_chunks(model, owner)
-            check_extensions(model, owner)
 
 
 @torch.no_grad()

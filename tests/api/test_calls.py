@@ -131,7 +131,7 @@ def test_the_import_alone_is_light() -> None:
         ({"protocols": 3}, "`protocols`: 3 is not a text"),
         ({"extend": [["pi"]]}, "`extend`: a list is not a text"),
         ({"precisions": (None,)}, "`precisions`: None is not a text"),
-        ({"checkpoint": "first"}, "`checkpoint` must be last or all, not first"),
+        ({"checkpoint": "first"}, "`checkpoint` must be last or all or half, not first"),
         ({"device": "tpu"}, "unknown `device='tpu'`: use auto, cpu or cuda"),
     ],
 )

@@ -117,7 +117,7 @@ def test_kerple_learns_as_the_authors_code_does(
     config, _ = resolve(TrainingRequest(pe=f"kerple:kernel={kernel}", model=sizes, training=training), word_store)
     monkeypatch.setattr(KERPLE, "constrain", constrain_seen)
     ours = train(config, word_store, tmp_path / "ours")
-    assert sum(left) >= 2
+    assert any(left)
     monkeypatch.setattr(KERPLE, "constrain", Encoding.constrain)
     monkeypatch.setattr(KERPLE, "bias", overwriting)
     theirs = train(config, word_store, tmp_path / "theirs")

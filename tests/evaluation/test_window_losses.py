@@ -55,7 +55,7 @@ def wanted_of(protocol: str, split: Split, lengths: list[int]) -> dict[int, tupl
 def measured(made: Model, split: Split, wanted: dict, share: bool) -> dict[int, Measured]:
     seen: list[int] = []
     found = measure(made, split, wanted, PLAIN, precision="fp32", share=share, progress=seen.append)
-    assert sum(seen) == inputs_of(wanted, share) == sum(one.inputs for one in found.values())
+    assert sum(seen) == inputs_of(wanted, share).total() == sum(one.inputs for one in found.values())
     return found
 
 
@@ -171,7 +171,7 @@ def named(wanted: dict[int, tuple[Windows, ...]], share: bool) -> dict[int, Meas
     """What is measured with losses that name their targets, which `Computed` gives."""
     told: list[int] = []
     found = measure(MODEL, "split", wanted, PLAN, precision="bf16", share=share, progress=told.append)
-    assert sum(told) == inputs_of(wanted, share) == sum(one.inputs for one in found.values())
+    assert sum(told) == inputs_of(wanted, share).total() == sum(one.inputs for one in found.values())
     return found
 
 
@@ -188,7 +188,7 @@ def test_every_target_has_its_own_loss(protocol: str, share: bool, monkeypatch: 
         assert whole.loss_N.tolist() == (1000 * targets.document_N + targets.place_N).tolist(), keys
         assert whole.inputs == sum(found[key].inputs for key in keys)
     computed_inputs = sum(windows.length * len(windows.start_W) for windows, _ in computed.batches)
-    assert computed_inputs == inputs_of(wanted, share)
+    assert computed_inputs == inputs_of(wanted, share).total()
     # No window is computed twice. With sharing, nor is a window that is the beginning of a longer one.
     windows = [
         (int(d), int(s)) if share else (int(d), int(s), group.length)

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 import extrapolate as xt
-from extrapolate.reports.sections.doubling import MATTERS, Doubling, shown, still_moving
+from extrapolate.reports.sections.doubling import DOUBLINGS, MATTERS, Doubling, shown, still_moving
 from extrapolate.statistics.comparison import CONTROL, Comparison
 from extrapolate.statistics.intervals import Interval
 
@@ -66,7 +66,9 @@ def test_a_trained_model_is_compared_with_its_half(store: Path, tmp_path: Path) 
     assert steps == {"windows": [200], "fixed-target": [100, 200]}
     assert table["annealed"].all()
     xt.report(tmp_path / "ckpt", tmp_path / "report")
-    made = pd.read_parquet(tmp_path / "report/doublings.fixed-target.parquet").set_index(["model", "other"])
+    made = pd.read_parquet(tmp_path / "report/doublings.fixed-target.parquet")
+    assert set(made) == {column.name for column in DOUBLINGS.columns}
+    made = made.set_index(["model", "other"])
     loss = table[(table["protocol"] == "fixed-target") & (table["factor"] == 2)].set_index(["model", "step"])["loss"]
     first = made.index[0][1]
     other = ({"RoPE", "ALiBi"} - {first}).pop()
