@@ -37,11 +37,16 @@ def check_run(
                 asked.setdefault(plans[length], (text, []))[1].append(length)
     for plan, (text, longest_first) in asked.items():
         owner = run.path if text == AS_TRAINED else f"{run.path} with {text}"
-        for length in longest_first:
-            progress(f"{run.name} causality of {text} at {length} tokens", 0)
-            try:
-                check_causal(model, plan, length, owner, training=False)
-                break
-            except (MemoryError, RuntimeError) as error:
-                if not of_memory(error):
-                    raise
+        progress(f"{run.name} causality of {text} at {longest_first[0]} tokens", 0)
+        check_longest(model, plan, longest_first, owner)
+
+
+def check_longest(model: LanguageModel, plan: Plan, lengths: Sequence[int], owner: object) -> None:
+    """Runs `check_causal` at the first of the lengths for which memory suffices."""
+    for length in lengths:
+        try:
+            check_causal(model, plan, length, owner, training=False)
+            break
+        except (MemoryError, RuntimeError) as error:
+            if not of_memory(error):
+                raise

@@ -22,9 +22,9 @@ from extrapolate.data import tokenizer as tokenizers
 from extrapolate.encodings.base import Dims, Encoding, Storage
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
+from extrapolate.evaluation.causality import check_longest
 from extrapolate.evaluation.memory import of_memory
 from extrapolate.extensions.recipe import Recipe
-from extrapolate.model.causality import check_causal
 from extrapolate.runs import tensors
 from extrapolate.runs.config import EncodingConfig, ForeignConfig, ForeignSource
 from extrapolate.runs.run import CONFIG, Run, file_sha256
@@ -216,7 +216,7 @@ def foreign(
         own = tokenizers.read(path / "tokenizer.json" if path.is_dir() else path)
     given = _tried(ForeignModel(call, name, seq_len, 0, max_length, device), own.get_vocab_size())
     model = ForeignModel(call, name, seq_len, given, max_length, device)
-    check_causal(model, PLAIN, min(TRIED, seq_len, max_length or TRIED), name)
+    check_longest(model, PLAIN, [min(TRIED, seq_len, max_length or TRIED)], name)
     config = ForeignConfig(
         encoding=EncodingConfig(name="foreign"),
         foreign=ForeignSource(

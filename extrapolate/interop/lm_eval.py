@@ -20,12 +20,13 @@ from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 from extrapolate.data import tokenizer as tokenizers
 from extrapolate.errors import UserError
 from extrapolate.evaluation.any_run import AnyRun
+from extrapolate.evaluation.causality import check_longest
 from extrapolate.evaluation.losses import scores_at
 from extrapolate.evaluation.plans import AppliedExtensions, extension_to_apply, plan_for_texts
 from extrapolate.evaluation.precision import in_precision, storage_of
 from extrapolate.interop.generation import generated
 from extrapolate.machine.devices import device_of
-from extrapolate.model.causality import check_causal, may_leak
+from extrapolate.model.causality import may_leak
 from extrapolate.names import AS_TRAINED
 from extrapolate.runs.run import Run
 
@@ -145,7 +146,7 @@ class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # without lm-eval 
         """Raises UserError if the model may see later tokens, and does in windows of so many, the longest so far."""
         applied = self.applied.joined()
         if length > self._checked and (may_leak(self.loaded) or (applied is not None and applied.files)):
-            check_causal(self.loaded, self.plan, length, self.run.path, training=False)
+            check_longest(self.loaded, self.plan, [length], self.run.path)
             self._checked = length
 
     def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = True) -> list[float]:

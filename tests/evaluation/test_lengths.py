@@ -355,7 +355,7 @@ def test_progress_names_what_is_measured_and_adds_up_to_what_is_expected(short: 
     assert sum(told.values()) == expected_inputs(short, markov, settings).total()
 
 
-def test_models_are_where_they_are_wanted(short: Run, markov: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_are_where_they_are_wanted(short: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """The one that was loaded, and the copy that a precision runs; "meta" is a device that every machine has."""
     monkeypatch.setattr(lengths, "in_precision", lambda model, precision: copy.deepcopy(model))
     found = list(models(short, settings_of(precisions=("fp32", "int8")), "meta"))

@@ -71,7 +71,7 @@ def test_batches_are_halved_until_they_fit(word_store: Store, tmp_path: Path, fa
 
 
 def test_a_length_that_never_fits_has_no_loss_and_the_others_have(word_store: Store, tmp_path: Path) -> None:
-    rows, said = evaluated(word_store, tmp_path / "m", 3 * L, FAILURES[1], max_targets=256)
+    rows, said = evaluated(word_store, tmp_path / "m", 2 * L, FAILURES[1], max_targets=256)
     assert rows.groupby("factor")["loss"].apply(lambda losses: losses.notna().all()).to_dict() == {
         1: True,
         2: True,
@@ -88,7 +88,7 @@ def test_a_length_that_never_fits_has_no_loss_and_the_others_have(word_store: St
 
 
 def test_a_probe_at_a_length_that_never_fits_has_no_accuracy(word_store: Store, tmp_path: Path) -> None:
-    rows, said = evaluated(word_store, tmp_path / "m", 3 * L, FAILURES[0], probes="passkey", trials=2)
+    rows, said = evaluated(word_store, tmp_path / "m", 2 * L, FAILURES[0], probes="passkey", trials=2)
     assert set(rows[rows["accuracy"].isna()]["factor"]) == {4}
     assert set(rows[rows["accuracy"].notna()]["factor"]) == {1, 2}
     assert set(rows[rows["accuracy"].isna()]["reason"]) == {"memory does not suffice"}

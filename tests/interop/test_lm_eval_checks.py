@@ -37,7 +37,7 @@ def test_windows_as_long_as_those_of_the_task_are_checked_once(
     model, asked = RunLM(run, length=8192), []
     with pytest.raises(xt.UserError, match=r"run: embed lets token .* at 39 tokens"):
         model._loglikelihood_tokens([ANSWER])
-    monkeypatch.setattr("extrapolate.interop.lm_eval.check_causal", lambda *given, **_: asked.append(given[2]))
+    monkeypatch.setattr("extrapolate.interop.lm_eval.check_longest", lambda *given: asked.extend(given[2]))
     for _ in range(2):
         model._loglikelihood_tokens([ANSWER, [None, [1], [2] * 8]])
     assert asked == [39]
