@@ -112,7 +112,7 @@ def test_other_errors_are_not_taken_for_it(word_store: Store, tmp_path: Path) ->
         model := Limited(word_store.vocab_size, 1000, RuntimeError("no")), "M", L, word_store.tokenizer(), out=tmp_path
     )
     model.most = 4 * L  # a window is fine, a batch is not
-    with pytest.raises(RuntimeError, match=r"^no$"):
+    with pytest.raises(UserError, match=r"^M fails on a window of 16 tokens \(RuntimeError: no\)"):
         xt.evaluate(run, data=word_store, factors=(1,), max_targets=256)
 
 
