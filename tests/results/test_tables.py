@@ -17,6 +17,7 @@ def fill(table: Table, **values: Any) -> dict[str, Any]:
     """A row of a real table, with something of the right type in every column."""
     made: dict[Any, Any] = {
         pa.string(): "text",
+        pa.bool_(): True,
         pa.int64(): 2**53 + 1,  # more than a float64 holds exactly
         pa.float64(): 0.1,
         pa.timestamp("s", tz="UTC"): datetime(2024, 2, 29, 23, 59, 58, tzinfo=UTC),

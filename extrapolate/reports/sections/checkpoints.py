@@ -82,10 +82,12 @@ class Checkpoints(Section):
 
 
 def _have_means(rows: pd.DataFrame) -> bool:
-    """Whether some model has means over its seeds at three checkpoints: two of them are no curve."""
+    """Whether some model has means over its seeds at several checkpoints; half the budget is shown elsewhere."""
     known = rows[rows["tokens"].notna()]
+    fewest = 2 if known["annealed"].eq(False).any() else 3
     return any(
-        sum(not seeds.lacks_runs(mine, own) for _, mine in own.groupby("step")) > 2 for _, own in known.groupby("model")
+        sum(not seeds.lacks_runs(mine, own) for _, mine in own.groupby("step")) >= fewest
+        for _, own in known.groupby("model")
     )
 
 
