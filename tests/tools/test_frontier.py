@@ -9,6 +9,7 @@ from typing import NamedTuple
 import pandas as pd
 import pytest
 
+import extrapolate as xt
 from extrapolate.reports.page import Table
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -106,6 +107,22 @@ def test_runs_whose_weights_have_rows_are_not_added_again(frontier, tmp_path) ->
         rows.to_parquet(tmp_path / name / "evals.parquet")
     found = frontier.unknown(tmp_path / "kept", [tmp_path / "runs"])
     assert found == [tmp_path / "runs/new", tmp_path / "runs/y"]
+
+
+def test_rows_are_kept_without_positions_and_say_the_same(frontier, evaluated, tmp_path) -> None:
+    kept = tmp_path / "kept"
+    frontier.keep(kept, [evaluated])
+    after = pd.read_parquet(kept / "eval_documents.parquet")
+    before = pd.concat(pd.read_parquet(run / "eval_documents.parquet") for run in evaluated.iterdir())
+    assert len(after) < len(before) / 2
+    assert after["n_bytes"].sum() == before["n_bytes"].sum()
+    place = ["run", "extension", "protocol", "factor", "document"]
+    for name, weight in (("loss", "n_targets"), ("control_loss", "n_targets"), ("key_loss", "n_key")):
+        sums = [rows.assign(total=rows[name] * rows[weight]).groupby(place)["total"].sum() for rows in (before, after)]
+        pd.testing.assert_series_equal(*sums)
+    pd.testing.assert_frame_equal(xt.compare(kept, extensions=True), xt.compare(evaluated, extensions=True))
+    frontier.keep(kept, [evaluated / "rope"])
+    pd.testing.assert_frame_equal(pd.read_parquet(kept / "eval_documents.parquet"), after)
 
 
 def test_other_books_stand_beside_the_test_books(frontier) -> None:
