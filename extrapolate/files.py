@@ -49,7 +49,7 @@ def naming(path: Path) -> Iterator[None]:
         number = None if name else next((one for one in FULL if os.strerror(one) in str(error)), None)
         if isinstance(error, OSError) and name.endswith((".partial", ".lock")):
             number = error.errno
-        if number is None:
+        if number is None or isinstance(error, UserError):
             raise
         raise OSError(number, os.strerror(number), str(path)) from error
 

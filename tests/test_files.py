@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from extrapolate import files
+from extrapolate.errors import UserError
 
 HOLD = (
     "import sys, time; from pathlib import Path; from extrapolate import files\n"
@@ -200,3 +201,8 @@ class TestSealedJson:
         (tmp_path / "a.json").write_bytes(text.encode(errors="surrogatepass"))
         with pytest.raises(files.UserError, match=r"a\.json is damaged"):
             files.read_sealed(tmp_path / "a.json")
+
+
+def test_a_message_for_the_user_that_quotes_a_full_disk_stays_one(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"^mine: No space left on device$"), files.naming(tmp_path / "file"):
+        raise UserError("mine: No space left on device")
