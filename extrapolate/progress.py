@@ -1,19 +1,24 @@
 """Reporting the progress of long work: one interface for the command line, notebooks and programs."""
 
+import math
 import sys
 import traceback
 import warnings
 from collections.abc import Callable
 from typing import Protocol, Self
 
-# Called during work, with its present part and the number of inputs (tokens) processed since the last call.
-Advance = Callable[[str, float], None]
-
 # Called with one line for the user.
 Say = Callable[[str], None]
 
 
-def unseen(what: str, inputs: float) -> None:
+class Advance(Protocol):
+    """Called during work, with its present part, the number of inputs (tokens) processed since the last call, and their
+    mean loss, nats, if it is known."""
+
+    def __call__(self, what: str, inputs: float, loss: float = math.nan) -> None: ...
+
+
+def unseen(what: str, inputs: float, loss: float = math.nan) -> None:
     """Ignores progress."""
 
 

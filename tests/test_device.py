@@ -23,7 +23,7 @@ import extrapolate
 from extrapolate import specs
 from extrapolate.encodings.base import encodings
 from extrapolate.encodings.plan import PLAIN, Plan
-from extrapolate.evaluation.losses import scores_at, target_losses
+from extrapolate.evaluation.losses import ignored, scores_at, target_losses
 from extrapolate.evaluation.protocols.base import protocols
 from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.base import extensions
@@ -242,7 +242,7 @@ def test_probes_wait_for_the_device_once(fetches: list[tuple[int, ...]]) -> None
     with watched():
         found = scores_at(
             model, lambda rows: tokens[rows], 6, N, np.array([40, 50]), PLAIN, precision="fp32", likeliest=True,
-            batch_tokens=N, progress=lambda inputs: None,
+            batch_tokens=N, progress=ignored,
         )  # fmt: skip
     assert fetches == [(2, 6, 2)]
     assert found.likeliest_WP is not None

@@ -1,6 +1,7 @@
 """Opens, checks and locks the runs of a call, and works on one after another. Some may fail."""
 
 import contextlib
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -143,14 +144,17 @@ class InTurn:
         inputs: the inputs of each, for the display; empty if not known. what_stays: what is kept on Ctrl-C, in words.
         """
         ends: list[float | None] = [*accumulate(inputs)] or [None] * len(jobs)
-        done, last = 0.0, ""
+        done, last, lost = 0.0, "", [0.0, 0.0]
         with self.progress.display("tokens", stopped=f"stopped; {what_stays}") as display:
 
-            def advance(what: str, inputs: float) -> None:
-                nonlocal done, last
+            def advance(what: str, inputs: float, loss: float = math.nan) -> None:
+                nonlocal done, last, lost
                 done = inputs + (done if ends[-1] is not None or what == last else 0.0)
+                lost = lost if what == last else [0.0, 0.0]
+                lost = lost if math.isnan(loss) else [lost[0] + inputs * loss, lost[1] + inputs]
                 last = what
-                display.update(what, done, ends[-1] if done else None)  # the clock starts with the first input
+                note = f"loss {lost[0] / lost[1]:.3f}" if lost[1] else ""
+                display.update(what, done, ends[-1] if done else None, note)  # the clock starts with the first input
 
             for job, end in zip(jobs, ends, strict=True):
                 locked = partial(keeping_rows, job.run, job.extensions, job.others, partial(warn, self.progress))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from extrapolate.data.store import Split
 from extrapolate.encodings.plan import Plan
-from extrapolate.evaluation.losses import validation_loss, validation_windows
+from extrapolate.evaluation.losses import OnBatch, ignored, validation_loss, validation_windows
 from extrapolate.extensions.base import Searched
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.model.language_model import LanguageModel
@@ -23,12 +23,12 @@ def fitted(
     seq_len: int,
     length: int,
     precision: str,
-    progress: Callable[[int], None] = lambda inputs: None,
+    progress: OnBatch = ignored,
 ) -> Recipe:
     """The recipe with the constant that gives the lowest loss on the validation split at this length.
 
     plan_of: the whole plan for a fitted recipe. seq_len: the training length; nothing is fitted up to it, since
-    nothing depends on the constant there. `progress` is called with the inputs of every batch. Raises UserError if no
+    nothing depends on the constant there. `progress` is called after every batch. Raises UserError if no
     document of the split holds a window of `length` tokens.
     """
     if length <= seq_len:
@@ -36,10 +36,10 @@ def fitted(
     windows = validation_windows(split, length, FIT_TARGETS)
     seen = 0
 
-    def advance(inputs: int) -> None:
+    def advance(inputs: int, loss: float) -> None:
         nonlocal seen
         seen += inputs
-        progress(inputs)
+        progress(inputs, loss)
 
     def loss_of(candidate: Recipe) -> float:
         return validation_loss(model, split, windows, plan_of(candidate), precision, progress=advance)
@@ -51,7 +51,7 @@ def fitted(
             return recipe.with_part(candidate.with_layers(layers))
 
         found = part.found(model.encoding, seq_len, length, lambda candidate: loss_of(with_part(candidate)))
-        progress(inputs_of_fit(recipe, model, split, length) - seen)  # those that the search did not need
+        progress(inputs_of_fit(recipe, model, split, length) - seen, math.nan)  # those that the search did not need
         return with_part(found)
 
     low = max(LOW, -0.9 / math.log(length / seq_len))  # 1 + c ln(N/L) stays positive

@@ -321,5 +321,5 @@ class _ProtocolEvaluation:
             plan,
             precision=self.precision,
             share=share,
-            progress=lambda inputs: self.progress(f"{what} {factors}".rstrip(), part * inputs),
+            progress=lambda inputs, loss: self.progress(f"{what} {factors}".rstrip(), part * inputs, loss),
         )

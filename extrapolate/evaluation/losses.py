@@ -27,7 +27,16 @@ from extrapolate.machine.distributed import working
 from extrapolate.model.language_model import LanguageModel
 
 BATCH_TOKENS = 8192  # default number of inputs in a forward pass; at least one window
+# As much as a CPU computes in seconds, so that the first losses of a large model come soon.
+LARGE, BATCH_TOKENS_OF_LARGE = 50_000_000, 1024  # parameters, inputs
 LOGIT_ELEMENTS = 2**20  # logits held at a time: 4 MiB in float32, which stay in the cache
+
+# Called after a batch with its inputs and the mean loss of its targets, nats; NaN on a GPU, which would have to wait.
+OnBatch = Callable[[int, float], None]
+
+
+def ignored(inputs: int, loss: float) -> None:
+    """An `OnBatch` that does nothing."""
 
 
 def target_losses(
@@ -38,12 +47,12 @@ def target_losses(
     *,
     places_P: np.ndarray | None = None,
     precision: str = "fp32",
-    batch_tokens: int = BATCH_TOKENS,
-    progress: Callable[[int], None] = lambda tokens: None,
+    batch_tokens: int | None = None,
+    progress: OnBatch = ignored,
 ) -> np.ndarray:
     """The loss of each target, nats, float32 [W, scored]; with places_P, at these places of every window, [W, P].
 
-    `progress` is called with the inputs of every batch.
+    `progress` is called after every batch.
     """
     if places_P is None:
         places_P = np.arange(windows.length - windows.scored, windows.length)
@@ -85,9 +94,10 @@ def scores_at(
     last_WA: np.ndarray | None = None,
     candidates_WC: np.ndarray | None = None,
     batch_tokens: int | None = None,
-    progress: Callable[[int], None],
+    progress: OnBatch,
 ) -> Scores:
-    """Scores the same places of `count` windows of `length` inputs, in batches of BATCH_TOKENS inputs.
+    """Scores the same places of `count` windows of `length` inputs, in batches of `batch_tokens` inputs (default: see
+    BATCH_TOKENS).
 
     `tokens_of` gives the tokens of some of the windows, [B, length + 1]. places_P: indices of the last input seen,
     ascending. last_WA: tokens to score after the last place, instead of the window's own; scores are then
@@ -107,8 +117,8 @@ def scores_at(
     numbers = 1 + likeliest + (0 if candidates_WC is None else 2)
     found_KWP = torch.zeros(numbers, count, len(places_P) + others, device=device)
 
-    def batch(row: int, end: int, windows: int, setting: Any) -> int:
-        """Scores some windows from number `row` on, up to `end`, and returns how many."""
+    def batch(row: int, end: int, windows: int, setting: Any) -> tuple[int, float]:
+        """Scores some windows from number `row` on, up to `end`, and returns how many, with their mean loss."""
         rows = slice(row, min(row + windows, end))
         tokens_BT = to_device(torch.from_numpy(tokens_of(rows).astype(np.int64)), device)
         targets_BP = tokens_BT[:, wanted_P + 1]
@@ -126,17 +136,19 @@ def scores_at(
                 candidates_NC = candidates_BC.repeat_interleave(targets_BP.shape[1], dim=0)
             found_KN = _against(model, hidden_BPD.flatten(0, 1), targets_BP.flatten(), likeliest, candidates_NC)
         found_KWP[:, rows] = found_KN.unflatten(1, targets_BP.shape)
-        return len(tokens_BT)
+        return len(tokens_BT), float(found_KN[0].mean()) if device.type == "cpu" else math.nan
 
-    room = Room(length, max(1, (batch_tokens or BATCH_TOKENS) // length), model.setting(plan, storage_of(precision)))
+    large = device.type == "cpu" and (model.parameter_count() or 0) >= LARGE
+    batch_tokens = batch_tokens or (BATCH_TOKENS_OF_LARGE if large else BATCH_TOKENS)
+    room = Room(length, max(1, batch_tokens // length), model.setting(plan, storage_of(precision)))
     lacking: OutOfMemoryError | None = None
     try:
         shares = ranks.shares(count, room.windows)
         own = sum(end - first for first, end in shares)
         for row, end in shares:
             while row < end:
-                done = room.enough_for(partial(batch, row, end))
-                progress(done * length * count // own)  # the other processes' share included
+                done, loss = room.enough_for(partial(batch, row, end))
+                progress(done * length * count // own, loss)  # the other processes' share included
                 row += done
     except OutOfMemoryError as error:
         lacking = error
@@ -203,10 +215,10 @@ def validation_loss(
     plan: Plan = PLAIN,
     precision: str = "fp32",
     *,
-    batch_tokens: int = BATCH_TOKENS,
-    progress: Callable[[int], None] = lambda tokens: None,
+    batch_tokens: int | None = None,
+    progress: OnBatch = ignored,
 ) -> float:
-    """The mean loss of a model's targets, nats. `progress` is called with the inputs of every batch."""
+    """The mean loss of a model's targets, nats. `progress` is called after every batch."""
     losses = [
         target_losses(model, split, group, plan, precision=precision, batch_tokens=batch_tokens, progress=progress)
         for group in windows

@@ -1,6 +1,6 @@
 """The extensions applied to a run at inference, and the plan they give for a length."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from extrapolate.data.store import Store
@@ -8,6 +8,7 @@ from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
 from extrapolate.evaluation.any_run import AnyRun
 from extrapolate.evaluation.fitting import fitted, inputs_of_fit
+from extrapolate.evaluation.losses import OnBatch, ignored
 from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.recipe import Recipe, UserFile
 from extrapolate.folders import listed
@@ -70,7 +71,7 @@ class AppliedExtensions:
         store: Store,
         length: int,
         precision: str,
-        progress: Callable[[int], None] = lambda inputs: None,
+        progress: OnBatch = ignored,
     ) -> Plan:
         """As `plan`, with a missing constant fitted to validation text."""
 

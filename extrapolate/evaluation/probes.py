@@ -6,7 +6,7 @@ Shapes: W windows, N inputs, A answers of a window, C candidates.
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import partial
@@ -20,7 +20,7 @@ from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
 from extrapolate.evaluation.any_run import AnyRun
 from extrapolate.evaluation.lengths import models
-from extrapolate.evaluation.losses import scores_at
+from extrapolate.evaluation.losses import OnBatch, ignored, scores_at
 from extrapolate.evaluation.memory import OutOfMemoryError
 from extrapolate.evaluation.plans import AppliedExtensions, extensions_to_evaluate
 from extrapolate.evaluation.protocols.base import lengths_of
@@ -126,7 +126,7 @@ def score(
     plan: Plan = PLAIN,
     *,
     precision: str = "fp32",
-    progress: Callable[[int], None] = lambda tokens: None,
+    progress: OnBatch = ignored,
 ) -> Answers:
     """Scores answers at the same places in all windows, computing logits only for them."""
     scores = scores_at(
@@ -146,7 +146,7 @@ def control_score(
     plan: Plan = PLAIN,
     *,
     precision: str = "fp32",
-    progress: Callable[[int], None] = lambda tokens: None,
+    progress: OnBatch = ignored,
 ) -> Answers:
     """Scores the same answers with only the last L tokens in sight.
 
@@ -270,7 +270,7 @@ class _ProbeEvaluation:
                 rows.append(_row(setting | {"reason": reason}, self.probe, measured, control, choices_W))
         return rows
 
-    def sequences(self, length: int, depth: float, advance: Callable[[int], None]) -> tuple[Sequences, Answers]:
+    def sequences(self, length: int, depth: float, advance: OnBatch) -> tuple[Sequences, Answers]:
         """The windows, and the control's scores."""
         if (length, depth) not in self._sequences:
             trials = self.settings.trials
@@ -282,7 +282,7 @@ class _ProbeEvaluation:
         return self._sequences[length, depth]
 
     def scores(
-        self, length: int, depth: float, plan: Plan, advance: Callable[[int], None], what: str
+        self, length: int, depth: float, plan: Plan, advance: OnBatch, what: str
     ) -> tuple[Answers, float, float | None] | None:
         """The scores, inputs per second, and peak memory, MiB; None if memory does not suffice."""
         if (length, plan) in self._too_long:

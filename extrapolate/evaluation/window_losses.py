@@ -6,7 +6,7 @@ gives the losses of both. That needs a causal model that ignores the length, whi
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,12 +15,14 @@ import torch
 
 from extrapolate.data.store import Split
 from extrapolate.encodings.plan import Plan
-from extrapolate.evaluation.losses import target_losses
+from extrapolate.evaluation.losses import OnBatch, target_losses
 from extrapolate.evaluation.memory import Room
 from extrapolate.evaluation.protocols.base import Key, Windows, targets_of
 from extrapolate.evaluation.targets import in_order
 from extrapolate.machine.memory import forget_peak, peak_mib
+from extrapolate.model.causality import may_leak
 from extrapolate.model.language_model import LanguageModel
+from extrapolate.model.model import is_users
 
 TOLERANCE = 1e-3  # of normalised hidden states in float32; rounding is a hundredth of it
 
@@ -66,11 +68,17 @@ class _Job:
 def prefixes_agree(model: LanguageModel, plan: Plan, lengths: Sequence[int]) -> bool:
     """Whether the first tokens of the longest window give the same states as shorter windows; lengths in tokens.
 
-    Compares one window of each length in float32. Raises OutOfMemoryError if they do not fit into memory.
+    Our own encodings see how long a window is through the positions that they give its tokens, which is tested for each
+    of them. For other code, compares one window of each length in float32, and raises OutOfMemoryError if they do not
+    fit into memory.
     """
     *shorter, longest = sorted(set(lengths))
     if not shorter:
         return True
+    parts = (plan, *(part for _, part in plan.only))
+    if not may_leak(model) and all(part.pairs is None or not is_users(type(part.pairs)) for part in parts):
+        positions, index_T = model.encoding.positions, torch.arange(longest, dtype=torch.float32)
+        return all(torch.equal(positions(index_T)[:length], positions(index_T[:length])) for length in shorter)
     tokens_BT = torch.arange(longest, device=model.device)[None] % model.vocab_size
 
     def agree(windows: int, setting: Any) -> bool:
@@ -91,12 +99,12 @@ def measure(
     *,
     precision: str,
     share: bool,
-    progress: Callable[[int], None],
+    progress: OnBatch,
 ) -> dict[Key, Measured]:
     """The losses of the windows of every key under one plan.
 
     With `share`, windows that start at the same place are computed once, at their longest length. `progress` is called
-    with the inputs of every batch. Raises OutOfMemoryError if a window does not fit into memory.
+    after every batch. Raises OutOfMemoryError if a window does not fit into memory.
     """
     jobs = _jobs(wanted, share)
     losses = {key: [np.empty((len(g.start_W), g.scored), np.float32) for g in groups] for key, groups in wanted.items()}

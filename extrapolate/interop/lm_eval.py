@@ -5,7 +5,7 @@ Shapes: W windows of one length, T tokens and the next one, P places at the end 
 their last token.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -21,7 +21,7 @@ from extrapolate.data import tokenizer as tokenizers
 from extrapolate.errors import UserError
 from extrapolate.evaluation.any_run import AnyRun
 from extrapolate.evaluation.causality import check_longest
-from extrapolate.evaluation.losses import scores_at
+from extrapolate.evaluation.losses import OnBatch, ignored, scores_at
 from extrapolate.evaluation.plans import AppliedExtensions, extension_to_apply, plan_for_texts
 from extrapolate.evaluation.precision import in_precision, storage_of
 from extrapolate.interop.generation import generated
@@ -41,7 +41,7 @@ class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # without lm-eval 
     run: a run, its folder, or a model of another library. length: the most tokens that the model reads at once, and
     the evaluation length of the extension, even for shorter texts (default: the length of the training windows).
     Longer texts lose their first tokens. extend: one extension. precision: `fp32`, `bf16` or `int8`. device: `cpu`,
-    `cuda` or `auto`. advance: called with the number of inputs of every batch.
+    `cuda` or `auto`. advance: called after every batch.
 
     Texts are not padded: those of the same length are computed together, and those that differ only in their last
     token are computed once. `cut` has the task and number of every question that was cut. Raises UserError if the run
@@ -56,7 +56,7 @@ class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # without lm-eval 
         extend: str | AppliedExtensions = AS_TRAINED,
         precision: str = "fp32",
         device: str = "auto",
-        advance: Callable[[int], None] = lambda inputs: None,
+        advance: OnBatch = ignored,
     ) -> None:
         super().__init__()
         self.run: AnyRun = Run.open(Path(run)) if isinstance(run, str | Path) else run
@@ -206,7 +206,7 @@ class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # without lm-eval 
         setting = self.model.setting(self.plan, storage_of(self.precision))
         with torch.autocast(self.model.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
             new = generated(self.model, kept, most, setting, ended)
-        self.advance(len(kept) + len(new))
+        self.advance(len(kept) + len(new), float("nan"))
         return text_of(new), len(kept) < len(tokens)
 
 

@@ -24,7 +24,7 @@ from extrapolate.machine.interrupts import Interrupted, stop_requests
 from extrapolate.model.causality import may_leak
 from extrapolate.model.model import Model
 from extrapolate.model.size import check_training
-from extrapolate.progress import Advance, unseen
+from extrapolate.progress import unseen
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.run import (
     CONFIG,
@@ -76,7 +76,7 @@ def train(
     keep_every: int | None = None,
     halvings: bool = False,
     report: Report = lambda row: None,
-    progress: Advance = unseen,
+    progress: Callable[[str, float], None] = unseen,
     ranks: Ranks = ALONE,
     timed: bool = True,
 ) -> Run:
@@ -199,7 +199,7 @@ class Training:
         data: TrainingData,
         start: Checkpoint | None,
         report: Report,
-        progress: Advance = unseen,
+        progress: Callable[[str, float], None] = unseen,
         ranks: Ranks = ALONE,
         timed: bool = True,
         halvings: bool = False,
@@ -342,7 +342,7 @@ class Training:
             self.data.validation_windows,
             self.plan,
             batch_tokens=self.training.micro_batch_tokens,
-            progress=lambda tokens: self.progress("validating", 0),
+            progress=lambda tokens, loss: self.progress("validating", 0),
         )
         self.model.train()
         return {"val_loss": loss}

@@ -12,6 +12,7 @@ from extrapolate.encodings.base import Dims
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.encodings.rope import RoPE
 from extrapolate.evaluation import fitting
+from extrapolate.evaluation.losses import OnBatch, ignored
 from extrapolate.extensions.recipe import Recipe, parse
 
 L = 16
@@ -38,7 +39,7 @@ class Tried:
         self, model: str, split: str, windows: str, plan: Plan, precision: str, *, progress: Callable[[int], None]
     ) -> float:
         assert (model, split, windows) == ("the model", "the split", "the windows")
-        progress(7)
+        progress(7, 1.0)
         self.constants.append(plan.logit_scale)
         self.precisions.add(precision)
         return abs(plan.logit_scale - self.valley)
@@ -49,7 +50,7 @@ def plan_of(recipe: Recipe) -> Plan:
     return Plan(logit_scale=recipe.parts[0].arguments()["c"])
 
 
-def fitted(length: int, precision: str = "fp32", progress: Callable[[int], None] = lambda inputs: None) -> float:
+def fitted(length: int, precision: str = "fp32", progress: OnBatch = ignored) -> float:
     recipe = fitting.fitted(RECIPE, plan_of, "the model", "the split", L, length, precision, progress)
     return recipe.parts[0].arguments()["c"]
 
@@ -61,7 +62,7 @@ def test_up_to_the_training_length_nothing_is_tried_and_the_next_token_is_fitted
     assert [fitted(length) for length in (1, L - 1, L)] == [0.0] * 3
     assert not tried.windows
     assert not tried.constants
-    assert fitted(L + 1, "bf16", told.append) == pytest.approx(0.5, abs=0.01)
+    assert fitted(L + 1, "bf16", lambda inputs, loss: told.append(inputs)) == pytest.approx(0.5, abs=0.01)
     assert tried.windows == [("the split", L + 1, 8192)]
     assert tried.precisions == {"bf16"}
     assert told == [7] * len(tried.constants) == [7] * 12  # two to begin with, and one a step

@@ -250,7 +250,7 @@ def test_progress_adds_up_to_what_was_expected(store: Store, run_of, pe: str, ex
     run = run_of(pe)
     told: list[tuple[str, float]] = []
 
-    def advance(what: str, inputs: float) -> None:
+    def advance(what: str, inputs: float, loss: float = 0.0) -> None:
         told.append((what, inputs))
 
     list(evaluate(run, store, settings, progress=advance))
@@ -341,7 +341,7 @@ def test_rows_have_their_targets_hash_and_optimum_and_documents_add_up_to_it(
 def test_progress_names_what_is_measured_and_adds_up_to_what_is_expected(short: Run, markov: Store) -> None:
     told: dict[str, float] = defaultdict(float)
 
-    def progress(what: str, inputs: float) -> None:
+    def progress(what: str, inputs: float, loss: float = 0.0) -> None:
         told[what] += inputs
 
     settings = settings_of(protocols=("windows",), extend=("pi", "temperature"), precisions=("fp32", "bf16"))

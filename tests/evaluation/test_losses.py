@@ -12,7 +12,7 @@ from extrapolate.data.shards import schema
 from extrapolate.data.store import Split
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.evaluation import losses
-from extrapolate.evaluation.losses import target_losses
+from extrapolate.evaluation.losses import ignored, target_losses
 from extrapolate.evaluation.protocols.base import Windows, protocols
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.model import Model
@@ -87,7 +87,7 @@ def test_several_tokens_at_the_last_place_are_those_of_as_many_windows() -> None
     made, rng = model("rope"), np.random.default_rng(1)
     tokens_WT, last_WA = rng.integers(V, size=(3, 9)), rng.integers(V, size=(3, 4))
     last_WA[0, 0] = made(torch.from_numpy(tokens_WT[:1, :-1]))[0, -1].argmax()
-    places, asked = np.array([2, 7]), {"precision": "fp32", "likeliest": True, "progress": lambda inputs: None}
+    places, asked = np.array([2, 7]), {"precision": "fp32", "likeliest": True, "progress": ignored}
     found = losses.scores_at(made, tokens_WT.__getitem__, 3, 8, places, PLAIN, last_WA=last_WA, **asked)
     assert found.loss_WP.shape == found.likeliest_WP.shape == (3, 5)
     for at in range(4):
@@ -131,10 +131,14 @@ class Counting:
 
     device, vocab_size = torch.device("cpu"), V
 
-    def __init__(self) -> None:
+    def __init__(self, parameters: int | None = None) -> None:
+        self.parameters = parameters
         self.inputs: list[list[list[int]]] = []
         self.asked: list[tuple[Any, ...]] = []
         self.logits: list[int] = []
+
+    def parameter_count(self) -> int | None:
+        return self.parameters
 
     def setting(self, plan: Plan, storage: str | None) -> Plan:
         return plan
@@ -170,18 +174,30 @@ def test_every_window_is_read_once_in_batches_of_so_many_inputs(
     monkeypatch.setattr(losses, "LOGIT_ELEMENTS", 3 * V)
     windows = Windows(np.array([0, 0, 1, 2, 2]), np.array([0, 9, 3, 0, 11]), 8, 8)
     model, told = Counting(), []
-    options = {"precision": "bf16", "batch_tokens": batch_tokens, "progress": told.append}
+    options = {"precision": "bf16", "batch_tokens": batch_tokens, "progress": lambda *batch: told.append(batch)}
     found = target_losses(model, counted, windows, PLAN, places_P=np.array(places), **options)
     read = [DOCUMENTS[d][s : s + 9] for d, s in zip(windows.document_W.tolist(), windows.start_W.tolist(), strict=True)]
     assert [row for batch in model.inputs for row in batch] == [window[:8] for window in read]
     assert [len(batch) for batch in model.inputs] == batches
-    assert told == [8 * batch for batch in batches]
+    assert [inputs for inputs, _ in told] == [8 * batch for batch in batches]
     assert model.asked == [(PLAN, places[0], False, True)] * len(batches)
     assert sum(model.logits) == 5 * len(places)
     assert max(model.logits) <= 3
     expected = [[RIGHT + 10 * (window[p + 1] != window[p] + 1) for p in places] for window in read]
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
     assert found.dtype == np.float32
+    assert np.average([loss for _, loss in told], weights=batches) == pytest.approx(found.mean())
+
+
+@pytest.mark.parametrize(("parameters", "batches"), [(None, 1), (49_999_999, 1), (50_000_000, 5)])
+def test_large_models_take_less_at_a_time(counted: SimpleNamespace, parameters: int | None, batches: int) -> None:
+    """On a CPU, so that their first losses come soon: five windows of 600 inputs, two of which are more than 1,024."""
+    model, documents = (
+        Counting(parameters),
+        SimpleNamespace(offsets=np.array([0]), slice=lambda start, end: np.zeros(601)),
+    )
+    target_losses(model, documents, Windows(np.zeros(5, int), np.zeros(5, int), 600, 600), progress=ignored)
+    assert [len(batch) for batch in model.inputs] == [5 // batches] * batches
 
 
 def test_bf16_alone_is_under_autocast_and_is_bfloat16_whatever_its_default(counted: SimpleNamespace) -> None:
@@ -215,7 +231,7 @@ def test_a_target_that_is_given_no_number_has_an_infinite_loss_and_is_never_righ
         made.embedding.weight[tokens_WN[0, 3]] = float("nan")
     found = losses.scores_at(
         made, tokens_WN.__getitem__, 4, 8, np.array([7]), PLAIN, precision="fp32", likeliest=True,
-        candidates_WC=np.array([[0, 1]] * 4), progress=lambda inputs: None,
+        candidates_WC=np.array([[0, 1]] * 4), progress=ignored,
     )  # fmt: skip
     assert found.likeliest_WP is not None
     assert found.margin_WP is not None

@@ -67,6 +67,9 @@ class Reader:
             return int(tokens[first + at[0] + 1]) if len(at) else self.blind
         return int(tokens[first + len(tokens) - last])
 
+    def parameter_count(self) -> int | None:
+        return None
+
     def setting(self, plan: Plan, storage: str) -> Plan:
         return plan
 
@@ -137,11 +140,14 @@ def test_scores_are_the_models_in_batches_of_any_size(store: Store, run_of, monk
     for batch, elements in ((8192, 2**24), (3 * 2 * L, 1)):
         monkeypatch.setattr(losses, "BATCH_TOKENS", batch)
         monkeypatch.setattr(losses, "LOGIT_ELEMENTS", elements)
-        told: list[int] = []
-        found = score(model, made.tokens_WN, made.answers_A, made.candidates_WC, progress=told.append)
+        told: dict[float, int] = {}  # inputs by the loss of the batch
+        found = score(
+            model, made.tokens_WN, made.answers_A, made.candidates_WC,
+            progress=lambda inputs, loss, told=told: told.update({loss: inputs}),
+        )  # fmt: skip
         np.testing.assert_allclose(found.loss_WA, loss.numpy(), rtol=1e-4, atol=1e-5)
         assert (found.right_WA == (logits.argmax(-1) == target).numpy()).all()
-        assert sum(told) == 7 * 2 * L
+        assert sum(told.values()) == 7 * 2 * L
 
 
 def test_rows_count_and_fit_their_table(store: Store, run_of, tmp_path: Path) -> None:
@@ -337,6 +343,9 @@ class Spy:
     def __init__(self) -> None:
         self.seen: list[list[int]] = []
 
+    def parameter_count(self) -> int | None:
+        return None
+
     def setting(self, plan: Plan, storage: str) -> Plan:
         return plan
 
@@ -370,7 +379,7 @@ def test_the_control_sees_windows_of_l_that_end_at_the_answers(
     tokens_WN[0, answers] = 0  # every answer is right
     model, told = Spy(), []
     sequences = Sequences(tokens_WN, np.array(answers), "", np.array([[0, 1]]))
-    control = control_score(model, sequences, seq_len, progress=told.append)
+    control = control_score(model, sequences, seq_len, progress=lambda inputs, loss: told.append(inputs))
     assert control.margin_WA.tolist() == [[1.0] * len(answers)]
     assert control.right_WA.tolist() == [[True] * len(answers)]
     expected = [[0 if place in answers else place for place in window] for window in windows]

@@ -7,7 +7,7 @@ import pytest
 
 from extrapolate.encodings.plan import PLAIN
 from extrapolate.evaluation import losses as scoring
-from extrapolate.evaluation.losses import BATCH_TOKENS, validation_windows
+from extrapolate.evaluation.losses import validation_windows
 from extrapolate.evaluation.protocols.base import Windows
 
 
@@ -34,7 +34,7 @@ def test_the_validation_loss_is_the_mean_over_targets_under_the_plan_and_precisi
         model: str, split: str, group: Windows, plan: object, *, precision, batch_tokens, progress
     ) -> np.ndarray:
         asked.append((model, split, group, plan, precision, batch_tokens))
-        progress(len(group.start_W))
+        progress(len(group.start_W), 0.0)
         return np.full((len(group.start_W), group.scored), 1.0 + len(asked), np.float32)
 
     monkeypatch.setattr(scoring, "target_losses", losses)
@@ -43,9 +43,11 @@ def test_the_validation_loss_is_the_mean_over_targets_under_the_plan_and_precisi
         Windows(np.array([1]), np.array([0]), 8, 4),
     )
     told: list[int] = []
-    found = scoring.validation_loss("model", "split", groups, PLAIN, "bf16", batch_tokens=64, progress=told.append)
+    found = scoring.validation_loss(
+        "model", "split", groups, PLAIN, "bf16", batch_tokens=64, progress=lambda inputs, loss: told.append(inputs)
+    )
     assert found == pytest.approx((16 * 2.0 + 4 * 3.0) / 20)
     assert [call[:2] + call[3:] for call in asked] == [("model", "split", PLAIN, "bf16", 64)] * 2
     assert told == [2, 1]
     scoring.validation_loss("model", "split", groups)
-    assert asked[-1][3:] == (PLAIN, "fp32", BATCH_TOKENS)
+    assert asked[-1][3:] == (PLAIN, "fp32", None)

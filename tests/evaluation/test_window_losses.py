@@ -12,13 +12,14 @@ from torch import Tensor
 from extrapolate.data.shards import schema
 from extrapolate.data.store import Split
 from extrapolate.encodings.base import encodings
-from extrapolate.encodings.plan import PLAIN, Plan
+from extrapolate.encodings.plan import GLOBAL, PLAIN, Plan
 from extrapolate.encodings.rope import RoPE
 from extrapolate.evaluation import window_losses
 from extrapolate.evaluation.losses import target_losses
 from extrapolate.evaluation.protocols.base import CONTROL, Windows, protocols
 from extrapolate.evaluation.targets import Targets, in_order
 from extrapolate.evaluation.window_losses import TOLERANCE, Measured, inputs_of, joined, measure, prefixes_agree
+from extrapolate.extensions.distances import ChunkedPairs, GroupedPairs, LeakyPairs, ShiftedPairs
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.model import Model
 
@@ -54,9 +55,28 @@ def wanted_of(protocol: str, split: Split, lengths: list[int]) -> dict[int, tupl
 
 def measured(made: Model, split: Split, wanted: dict, share: bool) -> dict[int, Measured]:
     seen: list[int] = []
-    found = measure(made, split, wanted, PLAIN, precision="fp32", share=share, progress=seen.append)
+    found = measure(
+        made, split, wanted, PLAIN, precision="fp32", share=share, progress=lambda inputs, loss: seen.append(inputs)
+    )
     assert sum(seen) == inputs_of(wanted, share).total() == sum(one.inputs for one in found.values())
     return found
+
+
+PAIRS = [LeakyPairs(6, 2.0), LeakyPairs(6, None), GroupedPairs(2, 4), ChunkedPairs(6, 8), ShiftedPairs(11, 8)]
+
+
+@pytest.mark.parametrize(
+    "plan", [*(Plan(pairs=pairs) for pairs in PAIRS), Plan(only=((GLOBAL, Plan(pairs=PAIRS[0])),))]
+)
+def test_pairs_of_our_own_share_windows_without_a_pass(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And rightly so: a user's pairs are compared in passes, and agree."""
+    made, passes, hidden = model("rope"), [], Model.hidden
+    monkeypatch.setattr(Model, "hidden", lambda *given: [passes.append(given), hidden(*given)][1])
+    assert prefixes_agree(made, plan, LENGTHS)
+    assert not passes
+    monkeypatch.setattr(window_losses, "is_users", lambda cls: True)
+    assert prefixes_agree(made, plan, LENGTHS)
+    assert len(passes) == len(LENGTHS)
 
 
 @pytest.mark.parametrize("name", encodings.names())
@@ -163,14 +183,16 @@ class Computed:
         assert (np.diff(places_P) > 0).all()
         time.sleep(self.seconds)
         self.batches.append((windows, places_P.tolist()))
-        progress(windows.length * len(windows.start_W))
+        progress(windows.length * len(windows.start_W), 0.0)
         return 1000.0 * windows.document_W[:, None] + windows.start_W[:, None] + places_P + 1
 
 
 def named(wanted: dict[int, tuple[Windows, ...]], share: bool) -> dict[int, Measured]:
     """What is measured with losses that name their targets, which `Computed` gives."""
     told: list[int] = []
-    found = measure(MODEL, "split", wanted, PLAN, precision="bf16", share=share, progress=told.append)
+    found = measure(
+        MODEL, "split", wanted, PLAN, precision="bf16", share=share, progress=lambda inputs, loss: told.append(inputs)
+    )
     assert sum(told) == inputs_of(wanted, share).total() == sum(one.inputs for one in found.values())
     return found
 

@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from extrapolate.data.store import Store
 from extrapolate.encodings.plan import PLAIN
-from extrapolate.evaluation.losses import scores_at
+from extrapolate.evaluation.losses import ignored, scores_at
 from extrapolate.machine import devices
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.model import Model
@@ -346,7 +346,7 @@ def test_operations_of_windows_with_few_targets_are_those_that_torch_counts() ->
     model, places_P = Model(sizes, "rope", {}, 64).eval(), np.arange(60, 64)
     tokens = np.random.default_rng(0).integers(0, 61, (8, 65))
     with FlopCounterMode(display=False) as counter:
-        scores_at(model, tokens.__getitem__, 8, 64, places_P, PLAIN, precision="fp32", progress=lambda inputs: None)
+        scores_at(model, tokens.__getitem__, 8, 64, places_P, PLAIN, precision="fp32", progress=ignored)
     counted = counter.get_flop_counts()["Global"]
     expected = counted[torch.ops.aten.mm] + counted[torch.ops.aten.bmm] / 2
     assert token_operations(sizes, 64, 4) * 8 * 64 == pytest.approx(expected, rel=0.02)

@@ -225,5 +225,5 @@ def test_lengths_that_share_a_plan_are_computed_once_and_progress_says_so(
     run = random_run(store, "rope")
     settings = settings_of("growing", extend=("dynamic-ntk", "temperature"))
     told: list[float] = []
-    list(evaluate(run, store, settings, progress=lambda what, inputs: told.append(inputs)))
+    list(evaluate(run, store, settings, progress=lambda what, inputs, loss=0.0: told.append(inputs)))
     assert sum(told) == pytest.approx(expected_inputs(run, store, settings).total())
