@@ -61,10 +61,14 @@ def layer_encodings(name: str, arguments: Mapping[str, Any], dims: Dims, kv_head
 class Model(Decoder):
     """A decoder made from the name of an encoding."""
 
-    def __init__(self, config: ModelConfig, encoding: str, arguments: Mapping[str, Any], seq_len: int) -> None:
+    def __init__(
+        self, config: ModelConfig, encoding: str, arguments: Mapping[str, Any], seq_len: int, *, drawn: bool = True
+    ) -> None:
         """Builds the model with fresh weights.
 
         `encoding` is a name or file spec, `arguments` its configuration, `seq_len` the training length in tokens.
+        Drawing takes a second for 100 million weights; with `drawn=False`, only the encodings have any, and the others
+        are on torch's meta device until they are loaded.
         Raises UserError if the encoding refuses its arguments or the sizes, or they do not fit into memory.
         """
         check_model(config)
@@ -72,7 +76,8 @@ class Model(Decoder):
         with torch.random.fork_rng(devices=[]):  # one seed gives every encoding the same weights elsewhere
             encodings = layer_encodings(encoding, arguments, dims, config.kv_heads)
         _check_attention(config, encodings)
-        super().__init__(config, encodings, seq_len)
+        with torch.device("cpu" if drawn else "meta"):
+            super().__init__(config, encodings, seq_len)
         self.dims = dims
 
     @property

@@ -146,8 +146,8 @@ class Run:
         """Whether the run has its final weights."""
         return (self.path / WEIGHTS).is_file()
 
-    def build_model(self) -> Model:
-        """The run's model with fresh weights, on the CPU.
+    def build_model(self, *, drawn: bool = False) -> Model:
+        """The run's model, without weights except in its encodings, or with fresh ones on the CPU if `drawn`.
 
         Raises UserError if the copy of a user's file was changed or may not run, or if the run's weights belong to
         another configuration.
@@ -155,7 +155,7 @@ class Run:
         config = self.with_weights()
         if self.finished:
             self._checked(describe(self.path / WEIGHTS))
-        return model_of(config, self.own_encoding())
+        return model_of(config, self.own_encoding(), drawn=drawn)
 
     def own_encoding(self) -> Path | None:
         """The copy of the user's file that the encoding comes from, or None if it is a registered one.
@@ -238,12 +238,17 @@ class Run:
         return results.read_frame(self.path / METRICS) if (self.path / METRICS).is_file() else None
 
 
-def model_of(config: TrainedConfig | ImportedConfig, user_encoding: Path | None = None) -> Model:
-    """A model with fresh weights, on the CPU. user_encoding: the user's file that its encoding comes from, if any."""
+def model_of(
+    config: TrainedConfig | ImportedConfig, user_encoding: Path | None = None, *, drawn: bool = False
+) -> Model:
+    """The model of a configuration, as `Model` builds it.
+
+    user_encoding: the user's file that its encoding comes from, if any.
+    """
     name = config.encoding.name
     if user_encoding is not None:
         name = f"{user_encoding}:{name.rpartition(':')[2]}"
-    return Model(config.model, name, config.encoding.arguments, config.seq_len)
+    return Model(config.model, name, config.encoding.arguments, config.seq_len, drawn=drawn)
 
 
 def _name_of(step: int) -> str:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from extrapolate.errors import UserError
 from extrapolate.folders import HALVINGS
@@ -44,14 +44,27 @@ def unique_weights(model: Model) -> dict[str, Tensor]:
 
 
 def load_weights(model: Model, weights: dict[str, Tensor], where: str) -> None:
-    """Copies weights into the model. Raises UserError if names or shapes differ."""
+    """Copies weights into the model, which may have been built without. Raises UserError if names or shapes differ."""
     own = unique_weights(model)
     wrong = set(own) ^ set(weights) | {name for name in own.keys() & weights if own[name].shape != weights[name].shape}
     if wrong:
         raise UserError(f"{where} does not belong to its config.json: {', '.join(sorted(wrong)[:3])} differ")
+    if any(tensor.is_meta for tensor in own.values()):
+        _allocate(model)
+        own = unique_weights(model)
     with torch.no_grad():
         for name, tensor in own.items():
             tensor.copy_(weights[name])
+
+
+def _allocate(model: Model) -> None:
+    """Gives parameters on the meta device memory, on the CPU; those that modules share stay shared."""
+    made: dict[nn.Parameter, nn.Parameter] = {}
+    for module in model.modules():
+        for name, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
+            if parameter.is_meta:
+                made.setdefault(parameter, nn.Parameter(torch.empty_like(parameter, device="cpu")))
+                setattr(module, name, made[parameter])
 
 
 def load_start(model: Model, checkpoint: Checkpoint) -> None:

@@ -54,7 +54,7 @@ Report = Callable[[dict[str, Any]], None]
 def initial_model(run: Run) -> Model:
     """A model with fresh weights, which depend only on the seed."""
     torch.manual_seed(run.trained.training.seed)
-    return run.build_model()
+    return run.build_model(drawn=True)
 
 
 def own_plan(run: Run, model: Model) -> Plan:

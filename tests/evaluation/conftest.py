@@ -39,7 +39,7 @@ def random_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
             tokenizer = (store.path / "tokenizer.json").read_bytes()
             run = Run.create(tmp_path_factory.mktemp("runs") / "the-run", config, tokenizer)
             torch.manual_seed(seed)
-            model = run.build_model()
+            model = run.build_model(drawn=True)
             with torch.no_grad():
                 model.head.weight.mul_(20)
                 for block in model.blocks:

@@ -36,7 +36,7 @@ def random_run(bpe: Tokenizer) -> Callable[..., Run]:
         config, user_file = resolve.with_resolved_encoding(config)
         run = Run.create(path, config, bpe.to_str().encode(), user_file)
         run.keep_extensions(recipe.files if recipe else ())
-        model = run.build_model()
+        model = run.build_model(drawn=True)
         generator = torch.Generator().manual_seed(0)
         with torch.no_grad():
             for name, weight in model.named_parameters():

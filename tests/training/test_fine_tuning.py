@@ -25,7 +25,7 @@ def first(store: Store, tmp_path: Path, config_of) -> Path:
 
 def finished(path: Path, store: Store, config) -> Path:
     run = Run.create(path, config, store.tokenizer_json())
-    run.save_weights(run.build_model(), config.training.steps, config.training.tokens, final=True)
+    run.save_weights(run.build_model(drawn=True), config.training.steps, config.training.tokens, final=True)
     return path
 
 
