@@ -32,7 +32,6 @@ class TrainingConfig(Section):
     )  # as float32 has it
     min_lr_ratio: float = Field(0.0, ge=0, le=1)
     warmup_ratio: float = Field(0.05, ge=0, le=1)
-    decay_ratio: float = Field(1.0, gt=0, le=1)
     weight_decay: float = Field(0.1, ge=0, le=1e6)
     beta1: float = Field(0.9, ge=0, lt=1)
     beta2: float = Field(0.95, ge=0, lt=1)

@@ -30,7 +30,7 @@ COEFFICIENTS = tuple(
 
 
 def learning_rate(training: TrainingConfig, step: int, branch: Branch | None = None) -> float:
-    """The rate at step 0, 1, ...: linear warm-up to `lr`, constant, then linear decay over `decay_ratio` of the rest.
+    """The rate at step 0, 1, ...: linear warm-up to `lr`, then linear decay.
 
     In a branch it falls from where the branch begins to its end instead. The decay would reach `min_lr_ratio` times
     `lr` one step after the last, so that the last step still counts.
@@ -41,8 +41,7 @@ def learning_rate(training: TrainingConfig, step: int, branch: Branch | None = N
     warmup = round(training.warmup_ratio * training.steps)
     if step < warmup:
         return training.lr * (step + 1) / warmup
-    decay = max(1, round(training.decay_ratio * (training.steps - warmup)))
-    left = min(1.0, (training.steps - step) / decay)
+    left = (training.steps - step) / (training.steps - warmup)
     return training.lr * (training.min_lr_ratio + (1 - training.min_lr_ratio) * left)
 
 

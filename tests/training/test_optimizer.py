@@ -65,9 +65,6 @@ def test_learning_rate_warms_up_and_falls_in_straight_lines() -> None:
         (4, {"warmup_ratio": 1.0}, [0.125, 0.25, 0.375, 0.5]),
         (4, {"warmup_ratio": 0.5}, [0.25, 0.5, 0.5, 0.25]),
         (1, {"warmup_ratio": 1.0}, [0.5]),
-        (6, {"warmup_ratio": 1 / 6, "decay_ratio": 0.4}, [0.5, 0.5, 0.5, 0.5, 0.5, 0.25]),
-        (4, {"warmup_ratio": 0.0, "decay_ratio": 0.5, "min_lr_ratio": 0.2}, [0.5, 0.5, 0.5, 0.3]),
-        (3, {"warmup_ratio": 0.0, "decay_ratio": 0.01}, [0.5, 0.5, 0.5]),
     ],
 )
 def test_the_schedule_of_a_few_steps(steps: int, more: dict[str, float], expected: list[float]) -> None:
