@@ -35,7 +35,7 @@ def check_own_code(config: TrainedConfig, user_encoding: Path | None, extension:
     if not of_user and (extension is None or not extension.files):
         return
     sizes = config.model.model_copy(update=SMALL)
-    make = partial(model_of, config.model_copy(update={"model": sizes}), user_encoding)
+    make = partial(model_of, config.model_copy(update={"model": sizes}), user_encoding, drawn=True)
     with same_random_numbers(torch.device(config.training.device)):
         model = make().to(config.training.device)
         plan = PLAIN if extension is None else extension.plan(model.encoding, model.seq_len, config.trained_length)

@@ -111,7 +111,7 @@ def test_a_precision_reaches_what_the_encoding_stores(store: Store, run_of, monk
 
 def test_every_checkpoint_has_its_own_weights_and_tokens(store: Store, run_of) -> None:
     run = run_of("rope", fresh=True)
-    model = run.build_model()
+    model = run.build_model(drawn=True)
     run.save_weights(model, 8, 2048, final=False)
     kept, last = run.checkpoints("all")
     settings = EvaluationSettings((1,), protocols=("windows",), max_targets=64, checkpoint="all")
