@@ -35,9 +35,9 @@ def check_own_code(config: TrainedConfig, user_encoding: Path | None, extension:
     if not of_user and (extension is None or not extension.files):
         return
     sizes = config.model.model_copy(update=SMALL)
-    make = partial(model_of, config.model_copy(update={"model": sizes}), user_encoding, drawn=True)
+    make = partial(model_of, config.model_copy(update={"model": sizes}), user_encoding)
     with same_random_numbers(torch.device(config.training.device)):
-        model = make().to(config.training.device)
+        model = make(drawn=True).to(config.training.device)
         plan = PLAIN if extension is None else extension.plan(model.encoding, model.seq_len, config.trained_length)
         owner: object = user_encoding or config.encoding.name
         check_causal(model, plan, config.training.seq_len, owner if of_user or extension is None else extension.text)
@@ -50,12 +50,13 @@ def check_own_code(config: TrainedConfig, user_encoding: Path | None, extension:
 def check_reloaded(trained: Model, make: Callable[[], Model], owner: object) -> None:
     """Raises UserError if a new model with the weights of a trained one computes other numbers in evaluation.
 
-    make: builds a model with fresh weights. Compares it with a copy of the trained one after `begin_step(1.0)`. Neither
+    make: builds a model, which may lack weights. Compares it with a copy of the trained one after `begin_step(1.0)`. Neither
     the trained one nor torch's random state changes.
     """
     with same_random_numbers(trained.device, seed=OTHER_SEED):
-        fresh = make().to(trained.device).eval()
+        fresh = make().eval()
     load_weights(fresh, unique_weights(trained), "the model")
+    fresh = fresh.to(trained.device)
     ended = trained.copied().eval()
     ended.begin_step(1.0)
     tokens_BT = torch.randint(trained.vocab_size, (2, trained.seq_len), generator=torch.Generator().manual_seed(1))
