@@ -31,7 +31,7 @@ from extrapolate.statistics.comparable import (
 )
 from extrapolate.statistics.comparison import Comparison
 from extrapolate.statistics.documents import as_frame, document_rows
-from extrapolate.statistics.seeds import between_tables, incomplete_checkpoints, on_shared_seeds
+from extrapolate.statistics.seeds import between_tables, incomplete_checkpoints, on_own_seeds
 from extrapolate.statistics.sums import Setting, settings
 
 
@@ -40,10 +40,10 @@ class Material:
     """What every section of a report is written from.
 
     rows: the rows that are shown, by protocol, the paper's protocol first; they share one set of targets, and are of
-    the last checkpoints and of the seeds that all models have. losses: their table of losses by evaluation length, by
-    protocol. documents: their rows by document. compared: each model with its control, and with the optimum if it is
-    known. probes, tasks: the rows on probes and benchmarks that are shown; empty if there are none. styles: how
-    pictures draw each model. evaluated: the folders of the runs, for sections that read a table of their own. sums:
+    the last checkpoints and of the seeds that a model has at all lengths. losses: their table of losses by evaluation
+    length, by protocol. documents: their rows by document. compared: each model with its control, and with the optimum
+    if it is known. probes, tasks: the rows on probes and benchmarks that are shown; empty if there are none. styles:
+    how pictures draw each model. evaluated: the folders of the runs, for sections that read a table of their own. sums:
     `documents`, summed for comparisons. along: the rows of the same runs, extensions and targets at all checkpoints, by
     protocol. documents_along: their rows by document. warnings: what was left out, for example. command: makes the same
     report again.
@@ -231,7 +231,7 @@ def _by_protocol(rows: pd.DataFrame) -> tuple[dict[str, pd.DataFrame], list[str]
     shown: dict[str, pd.DataFrame] = {}
     for protocol in sorted(set(rows["protocol"]), key=lambda name: (not is_papers(name), name)):
         same, of_targets = same_targets(rows[rows["protocol"] == protocol])
-        shown[protocol], of_seeds = on_shared_seeds(same, protocol)
+        shown[protocol], of_seeds = on_own_seeds(same, protocol)
         if shown[protocol]["loss"].isna().all():
             raise UserError(f"{protocol}: no model reaches any of the lengths that were evaluated: evaluate at 1x too")
         lengths = [f"{protocol}: {text}" for text in at_some_lengths(shown[protocol])]

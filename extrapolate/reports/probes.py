@@ -15,7 +15,7 @@ from extrapolate.statistics.comparable import (
     of_other_text,
     strict_mean,
 )
-from extrapolate.statistics.seeds import on_shared_seeds
+from extrapolate.statistics.seeds import on_own_seeds
 
 CONTROL = ", cut back to L"
 MAY_BE_MISSING = (
@@ -27,8 +27,8 @@ def comparable(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """The rows of each run's last checkpoint that can be compared, and warnings about what was left out.
 
     If there are several sets of windows for a probe, factor and depth, the one with most runs stays, or else the
-    newest. Only the seeds that all models have stay. Raises UserError if runs of one model differ in more than their
-    seed.
+    newest. Of each model, the seeds stay that it has at every length. Raises UserError if runs of one model differ in
+    more than their seed.
     """
     rows = last_checkpoints(rows)
     check_replicates(rows)
@@ -40,7 +40,7 @@ def comparable(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     ]
     kept = []
     for probe, mine in rows[same].groupby("probe", sort=False):
-        shown, said = on_shared_seeds(mine, f"probe {probe}")
+        shown, said = on_own_seeds(mine, f"probe {probe}")
         kept.append(shown)
         warnings += said
     return pd.concat(kept), warnings

@@ -25,7 +25,7 @@ from extrapolate.statistics.seeds import counts, in_words, seeds_of
 def loss_by_ev(rows: pd.DataFrame, baseline: str | None) -> pd.DataFrame:
     """`Model`, `Loss (ev=1)`, ..., `Training time`, `Seeds`: means over seeds, a row for each model.
 
-    `rows` are one protocol's, on one set of targets and with the same seeds. Training time is relative to the
+    `rows` are one protocol's, on one set of targets. Training time is relative to the
     baseline's (default: rope), and missing without a baseline or if a model was trained on another machine. Raises
     UserError if runs of one model differ in more than their seed, or there is no run of the baseline.
     """

@@ -15,15 +15,15 @@ from extrapolate.statistics.comparable import (
     told_apart,
     unequal_training,
 )
-from extrapolate.statistics.seeds import on_shared_seeds
+from extrapolate.statistics.seeds import on_own_seeds
 
 
 def comparable(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """The rows of last checkpoints that can be compared, and warnings about what was left out.
 
-    If there are several sets of questions for a task, the one with most runs stays, or else the newest. Only the seeds
-    that all models have stay. If sizes or precisions differ, they are part of models' names. Raises UserError if runs
-    of one model differ in more than their seed.
+    If there are several sets of questions for a task, the one with most runs stays, or else the newest. Of each
+    model, the seeds stay that it has in every task. If sizes or precisions differ, they are part of models' names.
+    Raises UserError if runs of one model differ in more than their seed.
     """
     rows, said = _of_present_members(told_apart(last_checkpoints(rows)))
     if rows["precision"].nunique() > 1:
@@ -35,7 +35,7 @@ def comparable(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         for task, mine in rows[~same].groupby("task")
     ]
     check_replicates(rows[same])
-    shown, more = on_shared_seeds(rows[same], "benchmarks", ("task", "shots", "length"), "tasks and lengths")
+    shown, more = on_own_seeds(rows[same], "benchmarks", ("task", "shots", "length"), "tasks and lengths")
     return shown, [*said, *more, *unequal_training(shown), *of_one_parent(shown)]
 
 

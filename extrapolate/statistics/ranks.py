@@ -40,9 +40,14 @@ def ranks_of(setting: Setting, loss: Mapping[str, float]) -> dict[str, Rank]:
     found = intervals_of([setting.models[model] for model in ranked])
     ends = [(None, None)] * len(ranked) if found is None else list(zip(*(ends.tolist() for ends in found), strict=True))
     return {
-        model: Rank(1 + sum(loss[other] < loss[model] for other in ranked), *of_model)
+        model: _with(1 + sum(loss[other] < loss[model] for other in ranked), *of_model)
         for model, of_model in zip(ranked, ends, strict=True)
     }
+
+
+def _with(rank: int, low: int | None, high: int | None) -> Rank:
+    """The rank in its interval, which may be over fewer seeds than the mean losses."""
+    return Rank(rank, low if low is None else min(low, rank), high if high is None else max(high, rank))
 
 
 def intervals_of(sums: Sequence[Sums]) -> tuple[np.ndarray, np.ndarray] | None:

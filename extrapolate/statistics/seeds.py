@@ -1,10 +1,11 @@
 """The seeds that a comparison is based on: models are compared only on seeds that they share."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
+from extrapolate.folders import listed
 from extrapolate.statistics import student_t
 
 
@@ -20,36 +21,43 @@ def shared(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(seed for seed in first if seed in second)
 
 
-def of_seeds(rows: pd.DataFrame, seeds: Iterable[int]) -> pd.DataFrame:
-    """The rows with these seeds or an unknown one."""
-    return rows[rows["seed"].isna() | rows["seed"].isin(list(seeds))]
-
-
-def on_shared_seeds(
+def on_own_seeds(
     rows: pd.DataFrame, what: str, at: Sequence[str] = ("factor",), more: str = "factors and extensions"
 ) -> tuple[pd.DataFrame, list[str]]:
-    """The rows of the seeds that every model has at every length, and a warning if that leaves out rows.
+    """The rows of the seeds that each model has at all of its lengths, and warnings.
 
-    Means over different seeds would show the seeds rather than the models. If no seed is shared by all models, all rows
-    are kept, and the warning says so. `what` begins the warning. at: the columns that, with the model, separate means;
-    more: what else to evaluate alike, in words.
+    Means over different seeds would show the seeds rather than the lengths. A model without such a seed keeps all rows.
+    Models may differ in their seeds, since two of them are compared on those that both have. `what` begins a warning.
+    at: the columns that, with the model, separate means; more: what else to evaluate alike, in words.
     """
     known = rows.loc[rows["seed"].notna(), ["model", *at, "seed"]]
-    held = {key: seeds_of(mine) for key, mine in known.groupby(["model", *at], dropna=False)}
-    common = set.intersection(*map(set, held.values())) if held else set()
-    if all(set(seeds) == common for seeds in held.values()):
-        return rows, []
-    models = {str(model): in_words(seeds_of(mine)) for model, mine in known.groupby("model", sort=False)}
-    having = "; ".join(f"{model}: {seeds}" for model, seeds in models.items())
-    if not common:
-        return rows, [
-            f"{what}: no seed is shared by all models at all lengths ({having}); differences between rows are also "
-            "differences between seeds. Train and evaluate every model with the same seeds"
-        ]
-    return of_seeds(rows, common), [
-        f"{what}: models have different seeds at some lengths ({having}); shown is {in_words(tuple(sorted(common)))}, "
-        f"which all have. To show more, evaluate every model with the same seeds, {more}"
-    ]
+    own: dict[str, tuple[int, ...]] = {}
+    fewer, none = [], []
+    for name, mine in known.groupby("model", sort=False):
+        model, held = str(name), [set(seeds_of(there)) for _, there in mine.groupby([*at], dropna=False)]
+        common = set.intersection(*held)
+        own[model] = tuple(sorted(common)) or seeds_of(mine)
+        if not common:
+            none.append(model)
+        elif common != set.union(*held):
+            fewer.append(f"{model}: shown is {in_words(own[model])}")
+    kept = rows["seed"].isna()
+    for model, seeds in own.items():
+        kept |= (rows["model"] == model) & rows["seed"].isin(seeds)
+    alike = f"evaluate every run with the same {more}"
+    warnings = [f"{what}: some seeds were not evaluated at every length ({'; '.join(fewer)}); {alike}"] if fewer else []
+    if none:
+        warnings.append(
+            f"{what}: no seed of {listed(none)} was evaluated at every length, so its differences between lengths are "
+            f"also differences between seeds; {alike}"
+        )
+    if len(set(own.values())) > 1:
+        having = "; ".join(f"{model}: {in_words(seeds)}" for model, seeds in own.items())
+        warnings.append(
+            f"{what}: models have different seeds ({having}); each is shown with its own, and two are compared on the "
+            "seeds that both have"
+        )
+    return rows[kept], warnings
 
 
 def between_tables(tables: Mapping[str, pd.DataFrame]) -> list[str]:

@@ -50,8 +50,8 @@ def check_own_code(config: TrainedConfig, user_encoding: Path | None, extension:
 def check_reloaded(trained: Model, make: Callable[[], Model], owner: object) -> None:
     """Raises UserError if a new model with the weights of a trained one computes other numbers in evaluation.
 
-    make: builds a model, which may lack weights. Compares it with a copy of the trained one after `begin_step(1.0)`. Neither
-    the trained one nor torch's random state changes.
+    make: builds a model, which may lack weights. Compares it with a copy of the trained one after `begin_step(1.0)`.
+    Neither the trained one nor torch's random state changes.
     """
     with same_random_numbers(trained.device, seed=OTHER_SEED):
         fresh = make().eval()

@@ -186,24 +186,30 @@ class TestReport:
         pd.testing.assert_frame_equal(full, pd.read_parquet(tmp_path / "from-tables/loss_by_ev.parquet"))
 
     @pytest.mark.usefixtures("without_pictures")
-    def test_only_shared_seeds_are_averaged(self, cli, tiny, ckpt, tmp_path):
-        """The same model with an extension that changes nothing must not look better for lacking a seed."""
+    def test_models_show_their_own_seeds_and_are_compared_on_shared_ones(self, cli, tiny, ckpt, tmp_path):
+        """The same model with an extension that changes nothing is not called better for lacking a seed."""
         cli("train", "--pe", "rope", *tiny, "--seed", 1, "--out", ckpt / "rope-1").succeeded()
         cli("eval-lengths", ckpt / "rope-1", "--factors", "1,2", *FEW).succeeded()
         cli("eval-lengths", ckpt / "rope", "--factors", "1,2", *FEW, "--extend", "pi:factor=1").succeeded()
         ended = cli("report", ckpt).succeeded()
         table = pd.read_parquet(tmp_path / "report/loss_by_ev.parquet").set_index("Model")
-        assert table.loc["RoPE"].to_list() == table.loc["RoPE + PI(1)"].to_list()
-        assert table["Seeds"].to_list() == [1, 1]
-        assert "shown is seed 0, which all have" in ended.err
+        assert table["Seeds"].to_dict() == {"RoPE": 2, "RoPE + PI(1)": 1}
+        assert (
+            "models have different seeds (RoPE: seeds 0, 1; RoPE + PI(1): seed 0); each is shown with its" in ended.err
+        )
+        compared = [
+            json.loads(line) for line in cli("compare", ckpt, "--extensions", "--json").succeeded().out.splitlines()
+        ]
+        pairs = [one for one in compared if {one["model"], one["other"]} == {"RoPE", "RoPE + PI(1)"}]
+        assert pairs
+        assert all((one["seeds"], one["difference"]) == ([0], 0.0) for one in pairs)
         curves = pd.read_parquet(tmp_path / "report/loss_by_position.parquet")
-        assert set(curves["seeds"]) == {1}
+        assert set(curves["seeds"]) == {1, 2}
         page = (tmp_path / "report/report.md").read_text()
-        assert "one seed, 0" in page
         tables = [line for line in page.splitlines() if line.startswith("| Model |")]
-        # The answer; loss, control and extensions of each protocol; three of the key tokens that one of them has;
-        # failures, training; three of cost.
-        assert len(tables) == 15
+        # The answer; loss, spread, worst seed, control and extensions of each protocol; three of the key tokens that one
+        # of them has; failures, training; three of cost.
+        assert len(tables) == 19
         assert all(line.endswith("| Seeds |") for line in tables[1:])
 
     @pytest.mark.usefixtures("without_pictures")

@@ -140,9 +140,11 @@ def test_runs_and_reports_of_several_people_are_read_together(write_run, tmp_pat
 
 
 def test_scores_and_inspections_that_are_not_shown_are_said(write_run, tmp_path):
-    """A seed that another model lacks has no losses in a report, and then no scores either."""
+    """A run on other targets than the others has no losses in a report, and then no scores either."""
     alibi = {"model": "ALiBi", "encoding": "alibi", "display": "ALiBi", "config_hash": "alibi"}
-    for name, row in (("rope-s0", seeded(0)), ("rope-s1", seeded(1)), ("alibi-s0", seeded(0, **alibi))):
+    for name, row in (
+        ("rope-s0", seeded(0)), ("rope-s1", seeded(1, targets_hash="other")), ("alibi-s0", seeded(0, **alibi)),
+    ):  # fmt: skip
         write_more(write_run(tmp_path / "runs" / name, row))
     xt.report(tmp_path / "runs", tmp_path / "report")
     assert set(pd.read_parquet(tmp_path / "report" / TASKS_TABLE)["run"]) == {"alibi-s0/rope", "rope-s0/rope"}

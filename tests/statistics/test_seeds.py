@@ -10,8 +10,7 @@ from extrapolate.statistics.seeds import (
     counts,
     in_words,
     incomplete_checkpoints,
-    of_seeds,
-    on_shared_seeds,
+    on_own_seeds,
     seeds_of,
     shared,
 )
@@ -35,41 +34,41 @@ def test_an_unknown_seed_goes_with_every_seed() -> None:
     assert shared((3,), ()) == (3,)
     rows = of_models(RoPE=[0, 1], Imported=[None])
     assert seeds_of(rows[rows["model"] == "Imported"]) == ()
-    assert of_seeds(rows, (1,))["model"].tolist() == ["RoPE", "Imported"]
     assert counts(rows).to_dict() == {"RoPE": 2, "Imported": 1}
-    kept, warnings = on_shared_seeds(rows, "windows")
+    kept, warnings = on_own_seeds(rows, "windows")
     assert len(kept) == 3
     assert warnings == []
 
 
 def test_equal_seeds_stay_without_a_word() -> None:
     rows = of_models(RoPE=[0, 1], ExPE=[1, 0])
-    kept, warnings = on_shared_seeds(rows, "windows")
+    kept, warnings = on_own_seeds(rows, "windows")
     assert kept.equals(rows)
     assert warnings == []
 
 
-def test_rows_of_other_seeds_are_left_out_and_said() -> None:
+def test_models_keep_their_own_seeds_and_it_is_said() -> None:
     rows = of_models(RoPE=[0, 1], **{"RoPE + YaRN": [0]})
-    kept, [warning] = on_shared_seeds(rows, "windows")
-    assert kept["seed"].tolist() == [0, 0]
-    for words in ("windows:", "RoPE: seeds 0, 1", "RoPE + YaRN: seed 0", "shown is seed 0"):
-        assert words in warning
+    kept, [warning] = on_own_seeds(rows, "windows")
+    assert kept.equals(rows)
+    assert warning.startswith("windows: models have different seeds (RoPE: seeds 0, 1; RoPE + YaRN: seed 0); each is")
 
 
 def test_a_seed_that_one_length_lacks_is_left_out_at_all() -> None:
     """Else a curve would be a mean over two seeds at one end and over one at the other."""
-    rows = frame(("RoPE", 1.0, 0), ("RoPE", 1.0, 1), ("RoPE", 16.0, 1))
-    kept, [warning] = on_shared_seeds(rows, "windows")
-    assert kept["seed"].tolist() == [1, 1]
-    assert "shown is seed 1" in warning
+    whole = [("ExPE", factor, seed) for factor in (1.0, 16.0) for seed in (0, 1)]
+    rows = frame(("RoPE", 1.0, 0), ("RoPE", 1.0, 1), ("RoPE", 16.0, 1), *whole)
+    kept, [fewer, different] = on_own_seeds(rows, "windows")
+    assert kept["seed"].tolist() == [1, 1, 0, 1, 0, 1]
+    assert "RoPE: shown is seed 1" in fewer
+    assert "(RoPE: seed 1; ExPE: seeds 0, 1)" in different
 
 
-def test_where_no_seed_is_shared_all_stay_and_the_warning_says_so() -> None:
-    rows = of_models(RoPE=[0], ExPE=[1])
-    kept, [warning] = on_shared_seeds(rows, "windows")
+def test_a_model_without_a_seed_at_every_length_keeps_all_and_it_is_said() -> None:
+    rows = frame(("RoPE", 1.0, 0), ("RoPE", 16.0, 1))
+    kept, [warning] = on_own_seeds(rows, "windows")
     assert kept.equals(rows)
-    assert "no seed is shared by all models" in warning
+    assert "no seed of RoPE was evaluated at every length" in warning
 
 
 def test_checkpoints_that_a_seed_lacks_are_said() -> None:
