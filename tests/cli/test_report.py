@@ -207,8 +207,8 @@ class TestReport:
         assert set(curves["seeds"]) == {1, 2}
         page = (tmp_path / "report/report.md").read_text()
         tables = [line for line in page.splitlines() if line.startswith("| Model |")]
-        # The answer; loss, spread, worst seed, control and extensions of each protocol; three of the key tokens that one
-        # of them has; failures, training; three of cost.
+        # The answer; loss, spread, worst seed, control and extensions of each protocol; three of the key tokens that
+        # one of them has; failures, training; three of cost.
         assert len(tables) == 19
         assert all(line.endswith("| Seeds |") for line in tables[1:])
 
