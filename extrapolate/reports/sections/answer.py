@@ -12,6 +12,7 @@ from extrapolate.reports.questions import QUESTIONS, answers
 from extrapolate.reports.sections.base import Part, Section, sections
 from extrapolate.reports.sections.doubling import doublings, still_moving
 from extrapolate.reports.sections.learning_rates import at_edge
+from extrapolate.reports.sections.positions import hardly_learned
 from extrapolate.results import verdicts
 from extrapolate.results.described import Described
 from extrapolate.results.verdicts import BETTER, EQUIVALENT, LEAST, NO_SHARED_SEED, TOO_FEW, WORSE
@@ -41,7 +42,8 @@ class TheAnswer(Section):
     @staticmethod
     def part(material: Material, subject: str) -> Part:
         found = answer(material)
-        said = [*filter(None, [found.moving]), *found.asked, *filter(None, [found.text, at_edge(material)])]
+        before, after = (hardly_learned(material), found.moving), (found.text, at_edge(material))
+        said = [text for text in (*before, *found.asked, *after) if text]
         how = Details([Text(explained(found))], "How sure is this?")
         return Part([*(Quotable(text, strong=True) for text in said), how])
 

@@ -7,6 +7,8 @@ from typing import Any
 import pandas as pd
 
 from extrapolate.evaluation.protocols.base import known_by
+from extrapolate.folders import listed
+from extrapolate.names import AS_TRAINED
 from extrapolate.reports import styles
 from extrapolate.reports.chart import Axis, Chart, Panel, Series
 from extrapolate.reports.material import Material
@@ -35,6 +37,8 @@ _CURVE = (
     Column("seeds", INT, meaning="The number of runs averaged."),
 )
 MOST_PANELS = 6
+# Nats times tokens: how much less the second half of L costs than the first if a model reads its last token or two.
+LITTLE = 3.2
 _TOO_FEW = "there are too few clusters"
 LOSS_BY_POSITION = Described(
     "loss_by_position", "`loss_by_position.parquet` of a report, protocol `windows`",
@@ -127,6 +131,32 @@ class Positions(Section):
             ]
             files |= {f"failure_lengths{end}.parquet": parquet(table), **picture(beyond)}
         return Part(blocks, files)
+
+
+def hardly_learned(material: Material) -> str:
+    """The sentence that verdicts follow if models make little use of the context within L; empty if all do.
+
+    Their losses at 1x fall by less than LITTLE / L nats from the first half of the window to the second.
+    """
+    subjects = Positions.subjects(material)
+    if not subjects:
+        return ""
+    rows, seq_len = material.of_documents(subjects[0]), material.seq_len(subjects[0])
+    rows = rows[(rows["factor"] == 1.0) & (rows["extension"] == AS_TRAINED) & rows["loss"].notna()]
+    sums = rows["loss"].astype(float) * rows["n_targets"]
+    halves = rows.assign(loss=sums, second=rows["position"] >= seq_len / 2).groupby(["model", "second"], observed=True)
+    mean = (halves["loss"].sum() / halves["n_targets"].sum()).unstack().reindex(columns=[False, True])
+    fall = mean[False] - mean[True]
+    little = fall[fall < LITTLE / seq_len]
+    if little.empty:
+        return ""
+    models, most = listed([str(model) for model in little.sort_values().index]), f"{max(little.max(), 0.0):.3f} nats"
+    where = "from the first to the second half of the training length,"
+    if len(little) == 1:
+        fell = f"the loss falls by only {most}, so it makes little use of context"
+        return f"Train {models} longer before you read its verdicts: {where} {fell}."
+    fell = f"losses fall by only {most} or less, so they make little use of context"
+    return f"Train {models} longer before you read their verdicts: {where} {fell}."
 
 
 @dataclass(frozen=True)
