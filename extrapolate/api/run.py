@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from extrapolate.api.own_class import ExtensionClass, spec_of
-from extrapolate.data.tokenizer import eos_id
+from extrapolate.data.tokenizer import HUB, eos_id
 from extrapolate.errors import UserError
 from extrapolate.evaluation.plans import extension_to_apply, plan_for_texts
 from extrapolate.interop.export import Exported, write
 from extrapolate.interop.foreign import ForeignRun
 from extrapolate.interop.generation import Drawn, generated, likeliest
+from extrapolate.interop.imported import import_checkpoint
 from extrapolate.machine.limits import memory_limit
 from extrapolate.model.attention import Maps
 from extrapolate.model.language_model import LanguageModel
@@ -29,10 +30,11 @@ from extrapolate.specs.arguments import NUMBER, TEXT, WHOLE, check, several
 def load(path: str | Path, *, trust_code: bool = False) -> Run:
     """Opens a run, with its `model` (the final weights), `config` and `tokenizer`.
 
-    trust_code: allow Python files that came with the run to run, even if you have not run them before; see
-    docs/trust.md. Raises UserError if there is no run, or it is damaged.
+    path: its folder, or `hf:NAME_OR_FOLDER`, a Hugging Face checkpoint, which becomes the run ckpt/hf-NAME. trust_code:
+    allow Python files that came with the run to run, even if you have not run them before; see docs/trust.md. Raises
+    UserError if there is no run, or it is damaged.
     """
-    run = Run.open(arguments.path("path", path))
+    run = _in(path, "path")
     if trust_code:
         run.trust_code()
     return run
@@ -46,12 +48,13 @@ def export(run: str | Path | Run, out: str | Path, *, trust_code: bool = False) 
     code of the model and is loaded with `trust_remote_code=True`, or without it after `import
     extrapolate.transformers`. docs/export.md says which runs need it. Logits are equal to 1e-5 in float32.
 
-    run: a run or its folder. out: a new folder. trust_code: allow Python files that came with the run to run, even if
-    you have not run them before; see docs/trust.md. Exporting does not need `transformers`.
+    run: a run, its folder, or `hf:NAME_OR_FOLDER`, a Hugging Face checkpoint. out: a new folder. trust_code: allow
+    Python files that came with the run to run, even if you have not run them before; see docs/trust.md. Exporting does
+    not need `transformers`.
 
     Raises UserError if the run is unfinished or damaged, or `out` already exists.
     """
-    return write(run if isinstance(run, Run) else Run.open(arguments.path("run", run)), arguments.path("out", out))
+    return write(run if isinstance(run, Run) else _in(run, "run"), arguments.path("out", out))
 
 
 @dataclass(frozen=True)
@@ -82,10 +85,10 @@ def attention(
 ) -> Attention:
     """Returns the attention of a trained model over a text: weights [layers, H, T, T] for T tokens, and the tokens.
 
-    run: a run or its folder. text: a text, or token ids. extend: one extension, such as `yarn:factor=8 + log-n`, or
-    `without-own` (default: as the run was trained). length: the length in tokens that extensions are set for, at least
-    T (default: T). trust_code: allow Python files that came with the run to run, even if you have not run them before;
-    see docs/trust.md.
+    run: a run, its folder, or `hf:NAME_OR_FOLDER`. text: a text, or token ids. extend: one extension, such as
+    `yarn:factor=8 + log-n`, or `without-own` (default: as the run was trained). length: the length in tokens that
+    extensions are set for, at least T (default: T). trust_code: allow Python files that came with the run to run, even
+    if you have not run them before; see docs/trust.md.
 
     Runs on the CPU in float32. `weights.numpy()` is an array for plotting. Layers that have something in place of
     attention are left out. Raises UserError if no layer has attention, the extension does not apply, the encoding is
@@ -135,12 +138,12 @@ def generate(
 ) -> str:
     """Continues a prompt with a trained model, up to `max_new_tokens` tokens or the end of the text.
 
-    run: a run, its folder, or a model of another library. prompt: a text, or token ids. temperature: 0 always takes the
-    likeliest token; above 0, tokens are drawn from the softmax of the logits divided by it. top_k: draw from the k
-    likeliest tokens (default: all). seed: the seed of the draws; the same seed gives the same text. extend: one
-    extension, or `without-own` (default: as the run was trained), set for the length of the prompt and all new tokens
-    together. trust_code: allow Python files that came with the run to run, even if you have not run them before; see
-    docs/trust.md.
+    run: a run, its folder, `hf:NAME_OR_FOLDER`, or a model of another library. prompt: a text, or token ids.
+    temperature: 0 always takes the likeliest token; above 0, tokens are drawn from the softmax of the logits divided by
+    it. top_k: draw from the k likeliest tokens (default: all). seed: the seed of the draws; the same seed gives the
+    same text. extend: one extension, or `without-own` (default: as the run was trained), set for the length of the
+    prompt and all new tokens together. trust_code: allow Python files that came with the run to run, even if you have
+    not run them before; see docs/trust.md.
 
     Runs on the CPU in float32. Raises UserError if the extension does not apply, or the encoding is not defined at the
     length of the prompt and the new tokens.
@@ -171,13 +174,20 @@ def generate(
     return str(subject.tokenizer.decode(new))
 
 
+def _in(place: str | Path, parameter: str) -> Run:
+    """The run in a folder, or the one that a checkpoint of Hugging Face becomes. Raises UserError if there is none."""
+    if str(place).startswith(HUB):
+        return import_checkpoint(str(place).removeprefix(HUB))
+    return Run.open(arguments.path(parameter, place))
+
+
 def _opened(run: str | Path | Run | ForeignRun) -> Run | ForeignRun:
     """The run, or the run in a folder. Raises UserError if there is none, or another one since `run` was opened."""
     if isinstance(run, ForeignRun):
         return run
-    there = Run.open(run.path if isinstance(run, Run) else arguments.path("run", run))
     if not isinstance(run, Run):
-        return there
+        return _in(run, "run")
+    there = Run.open(run.path)
     if there.config_sha256 != run.config_sha256:
         raise UserError(f"{run.path} holds another run now: open it again with xt.load")
     return run

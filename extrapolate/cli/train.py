@@ -63,7 +63,7 @@ def train(ctx: typer.Context, **given: Any) -> None:
 
 
 def export(
-    run: Annotated[Path, typer.Argument(help="a trained run")],
+    run: Annotated[Path, typer.Argument(help="a trained run, or hf:NAME_OR_FOLDER")],
     out: Annotated[Path, typer.Option(help="the new folder to write")],
     trust_code: Annotated[
         bool, typer.Option("--trust-code", help="run Python files that came with the run; read them first")

@@ -21,7 +21,8 @@ def in_precision(model: LanguageModel, precision: str) -> LanguageModel:
         return model
     if not isinstance(model, Model):
         raise UserError(f"{model.label()} cannot be evaluated in int8: another library runs it")
-    logging.getLogger("torchao").setLevel(logging.ERROR)  # it warns about kernels for other machines
+    for name in ("torchao", "torch.utils._pytree"):  # they warn of kernels for other machines, and of each other
+        logging.getLogger(name).setLevel(logging.ERROR)
     try:
         from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
     except ImportError:

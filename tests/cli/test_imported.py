@@ -11,6 +11,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
+import extrapolate as xt
 from extrapolate import files, results
 from extrapolate.data.sources.local.base import LocalFiles
 from extrapolate.data.sources.stdlib import StandardLibrary
@@ -82,6 +83,18 @@ def test_rows_are_those_of_a_plain_loop_over_transformers(cli, llama, bpe_store,
         expected = torch.cat(losses)
         assert rows.loc[length, "n_targets"] == len(expected) == 512
         assert rows.loc[length, "loss"] == pytest.approx(expected.mean().item(), abs=1e-6)
+
+
+def test_a_checkpoint_is_exported_and_opened_without_being_evaluated_first(cli, llama, tmp_path) -> None:
+    cli("export", "hf:small-llama", "--out", "again").succeeded()
+    before, after = (transformers.AutoModelForCausalLM.from_pretrained(path) for path in (llama, tmp_path / "again"))
+    tokens = torch.arange(2, 18)[None]
+    with torch.inference_mode():
+        torch.testing.assert_close(after(tokens).logits, before(tokens).logits, atol=1e-5, rtol=0)
+    opened = xt.load("hf:small-llama")
+    assert opened.path == Path("ckpt/hf-small-llama")
+    assert len(xt.attention("hf:small-llama", [2, 3, 4]).ids) == 3
+    assert cli("export", "hf:nosuch/folder/here", "--out", "none").error(2)
 
 
 def test_what_is_not_known_is_not_made_up(cli, llama, bpe_store, tmp_path) -> None:

@@ -1,6 +1,8 @@
 """Evaluating in fewer bits."""
 
 import builtins
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -30,6 +32,17 @@ def test_int8_is_near_and_leaves_the_model_alone(name: str) -> None:
         assert torch.equal(model(TOKENS), before)
     assert not torch.equal(rounded, before)
     torch.testing.assert_close(rounded, before, atol=0.1 * before.abs().max().item(), rtol=0)
+
+
+def test_int8_warns_of_nothing() -> None:
+    """torchao warns of kernels for other machines, and torch of torchao, when they are imported."""
+    code = (
+        "from extrapolate.evaluation.precision import in_precision; from extrapolate.model.model import Model\n"
+        "from extrapolate.model.config import ModelConfig\n"
+        "in_precision(Model(ModelConfig(vocab_size=8, layers=1), 'none', {}, 8), 'int8')"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (ended.stdout, ended.stderr) == ("", "")
 
 
 @pytest.mark.parametrize("qkv_bias", [False, True])
