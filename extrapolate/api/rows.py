@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Unpack
 from extrapolate.api.settings import RowArguments
 from extrapolate.errors import UserError
 from extrapolate.progress import QUIET, Progress, warn
-from extrapolate.specs import arguments
+from extrapolate.specs import arguments, did_you_mean
 from extrapolate.specs.settings import Flag, public
 
 if TYPE_CHECKING:  # importing these takes seconds, and the command line reads the signatures
@@ -92,6 +92,7 @@ def compare(
     runs: Folders,
     before: "Folders | None" = None,
     *,
+    against: Annotated[str | None, Flag("only compare with this model, by its name in tables", HOW)] = None,
     extensions: Annotated[bool, Flag("also compare the extensions that were evaluated", HOW)] = False,
     confidence: Annotated[float, Flag("how sure the intervals are: 0.95 is 95 %", HOW, least=0.5, most=0.999)] = 0.95,
     least_difference: Annotated[float, Flag("nats; a smaller difference does not matter", HOW, least=0.0)] = 0.01,
@@ -113,22 +114,23 @@ def compare(
     and seeds. If a model has one seed, they cover only documents, and the verdict ends in "(this run)".
 
     runs: evaluated runs, their folders, or folders of them. before: the same, of an earlier state, or the folder of a
-    report on it. extensions: also compare what was applied at inference. confidence: the level of the intervals.
-    correct: `holm` corrects verdicts for the number of comparisons, so that the probability of one or more false ones
-    is at most 1 - `confidence`; `none` does not. Intervals are not corrected. seq_len, corpus, precision, split: use
-    only rows with these values, if runs differ in them.
+    report on it. against: compare only with this model, such as `RoPE`. extensions: also compare what was applied at
+    inference. confidence: the level of the intervals. correct: `holm` corrects verdicts for the number of comparisons,
+    so that the probability of one or more false ones is at most 1 - `confidence`; `none` does not. Intervals are not
+    corrected. seq_len, corpus, precision, split: use only rows with these values, if runs differ in them.
 
     Raises UserError if nothing was evaluated, or rows cannot be compared.
     """
     import pandas as pd
 
-    found = comparisons_of(runs, before, extensions, confidence, least_difference, correct, progress, **which)
+    found = comparisons_of(runs, before, against, extensions, confidence, least_difference, correct, progress, **which)
     return pd.DataFrame([one.row() for one in found])
 
 
 def comparisons_of(
     runs: Folders,
     before: "Folders | None",
+    against: str | None,
     extensions: bool,
     confidence: float,
     least_difference: float,
@@ -146,13 +148,20 @@ def comparisons_of(
     from extrapolate.statistics.regression import BEFORE, since
 
     comparison.check_correction(correct)  # before seconds of work
+    if against is not None and before is not None:
+        raise UserError("earlier runs are compared with the same models of today, so leave `against` out")
     restricted = only(which)
     gathered, losses = _losses_of(folders_of(runs), progress)
     if before is None:
         rows, warnings = comparison.comparable_rows(losses, as_frame(gathered.documents()), extensions, restricted)
         for message in gathered.unseen(of_all_checkpoints(losses, restricted), "losses on text", restricted):
             warn(progress, message)
-        found = list(comparison.comparisons(rows, confidence, least=least_difference))
+        models = set(rows["model"].astype(str))
+        if against is not None and against not in models:
+            raise UserError(f"no model is called '{against}' here; {did_you_mean(against, models)}")
+        alone = against is not None
+        made = comparison.comparisons(rows, confidence, controls=not alone, reference=against, least=least_difference)
+        found = list(made)
     else:
         earlier, old = _losses_of(folders_of(before, "before"), progress, BEFORE)
         documents = as_frame(pa.concat_tables([gathered.documents(), earlier.documents()]))

@@ -1,6 +1,7 @@
 """Comparing evaluated runs."""
 
 import json
+import re
 import shutil
 import warnings
 from pathlib import Path
@@ -89,6 +90,26 @@ def test_seeds_are_replicates_of_one_model(cli, evaluated):
     assert ", ".join(f"{one:+.3f}" for one in by_seed) in out
     assert "and 2 seeds." in out
     assert "this run" not in out
+
+
+def test_one_model_is_compared_with_all_others(cli, evaluated, tmp_path):
+    """As in the table of differences of a report with this baseline."""
+    rows = lines_of(cli("compare", "ckpt", "--against", "ExPE", "--json"))
+    assert set(zip(rows["model"], rows["other"], strict=True)) == {("RoPE", "ExPE"), ("NoPE", "ExPE")}
+    loss = {
+        name: pd.read_parquet(evaluated / name / "evals.parquet").set_index("factor")["loss"]
+        for name in ("rope", "expe")
+    }
+    of_rope = rows[rows["model"] == "RoPE"].set_index("factor")["difference"]
+    assert of_rope.to_dict() == pytest.approx((loss["rope"] - loss["expe"]).to_dict(), abs=1e-9)
+    xt.report("ckpt", tmp_path / "report", baseline="expe")
+    table = (tmp_path / "report/report.md").read_text().partition("Difference from ExPE")[2]
+    assert re.search(
+        rf"\| RoPE \| {re.escape(f'{of_rope[1]:+.3f}')} \[.*\| {re.escape(f'{of_rope[4]:+.3f}')} \[", table
+    )
+    assert "no model is called 'expe' here; did you mean 'ExPE'?" in cli("compare", "ckpt", "--against", "expe").error(
+        2
+    )
 
 
 def test_only_shared_seeds_are_compared(cli, evaluated, monkeypatch):

@@ -207,9 +207,9 @@ class TestReport:
         assert set(curves["seeds"]) == {1, 2}
         page = (tmp_path / "report/report.md").read_text()
         tables = [line for line in page.splitlines() if line.startswith("| Model |")]
-        # The answer; loss, spread, worst seed, control and extensions of each protocol; three of the key tokens that
-        # one of them has; failures, training; three of cost.
-        assert len(tables) == 19
+        # The answer; loss, spread, worst seed, control, differences and extensions of each protocol; three of the key
+        # tokens that one of them has; failures, training; three of cost.
+        assert len(tables) == 21
         assert all(line.endswith("| Seeds |") for line in tables[1:])
 
     @pytest.mark.usefixtures("without_pictures")

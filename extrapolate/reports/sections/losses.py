@@ -105,6 +105,7 @@ class Losses(Section):
             Text("Difference to the control, with its 95 % interval:"),
             Table(comparison.against(against, comparison.CONTROL, material.models(subject))),
             Details([Text(CONTROL_TEXT), Text(comparison.marked(against)), *stretches]),
+            *_from_first(material, subject),
         ]
         picture = partial(plots.draw, drawn)
         return Part(
@@ -116,6 +117,21 @@ class Losses(Section):
                 f"{stem}.svg": picture,
             },
         )
+
+
+def _from_first(material: Material, protocol: str) -> list[Block]:
+    """The differences from the first model, which is the baseline's; nothing if it is alone."""
+    first, *others = material.models(protocol)
+    sums = [one for one in material.sums if one.protocol == protocol]
+    made = comparison.corrected(list(comparison.of_sums(sums, controls=False, reference=first)), "holm")
+    if not any(one.difference for one in made):
+        return []
+    shown = comparison.against(made, first, others)
+    return [
+        Text(f"Difference from {first}, on the seeds that both have:"),
+        Table(shown),
+        Details([Text(comparison.marked(made))]),
+    ]
 
 
 def _bands(rows: pd.DataFrame, style: Mapping[str, Style]) -> pd.DataFrame | None:
