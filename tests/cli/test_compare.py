@@ -107,9 +107,9 @@ def test_one_model_is_compared_with_all_others(cli, evaluated, tmp_path):
     assert re.search(
         rf"\| RoPE \| {re.escape(f'{of_rope[1]:+.3f}')} \[.*\| {re.escape(f'{of_rope[4]:+.3f}')} \[", table
     )
-    assert "no model is called 'expe' here; did you mean 'ExPE'?" in cli("compare", "ckpt", "--against", "expe").error(
-        2
-    )
+    assert "no model is called 'expe' here; known: ExPE, NoPE, RoPE" in cli(
+        "compare", "ckpt", "--against", "expe"
+    ).error(2)
 
 
 def test_only_shared_seeds_are_compared(cli, evaluated, monkeypatch):
