@@ -44,7 +44,7 @@ def own_settings(more: Mapping[str, Any] = MappingProxyType({})) -> Iterator[Non
     with nullcontext() if found is None else chdir(Path(str(found.origin)).parent / "mpl-data"):
         import matplotlib as mpl
         import matplotlib.style
-    settings: Any = {"svg.hashsalt": "extrapolate", **more}
+    settings: Any = {"svg.hashsalt": "extrapolate", "pdf.fonttype": 42, **more}  # 42: text stays text
     with mpl.style.context("default"), mpl.rc_context(settings):
         yield
 
@@ -289,5 +289,5 @@ def _map(heat: Heat) -> Any:
 
 def save(figure: Any, path: Path) -> None:
     """Writes a figure atomically. The file's suffix decides its format."""
-    undated = {"Date": None} if path.suffix == ".svg" else None
+    undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix)
     files.write_atomically(path, partial(figure.savefig, format=path.suffix[1:], dpi=DOTS, metadata=undated))

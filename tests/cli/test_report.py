@@ -27,7 +27,7 @@ class TestReport:
         ended = cli("report", evaluated, "--out", "made").succeeded()
         made = contents(tmp_path / "made")
         for stem in ("loss_by_ev", "loss_by_ev.fixed-target"):
-            assert {f"{stem}.{suffix}" for suffix in ("parquet", "tex", "png", "svg")} <= made.keys()
+            assert {f"{stem}.{suffix}" for suffix in ("parquet", "tex", "png", "svg", "pdf")} <= made.keys()
         assert {"evals.parquet", "eval_documents.parquet", "report.md"} <= made.keys()
         assert all(made.values())
         assert made == contents(reported)

@@ -264,6 +264,16 @@ def test_any_name_can_be_drawn(tmp_path: Path, shown: list[str]) -> None:
     assert set(shown) == {escaping.label(name) for name in hostile}
 
 
+@pytest.mark.parametrize(("suffix", "begins"), [(".pdf", b"%PDF"), (".svg", b"<?xml"), (".png", b"\x89PNG")])
+def test_equal_rows_give_equal_files(suffix: str, begins: bytes, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        with plots.own_settings():
+            plots.draw(loss_by_length(rows_of({"RoPE": [4.0, 4.5]})), tmp_path / f"{name}{suffix}")
+    first, second = ((tmp_path / f"{name}{suffix}").read_bytes() for name in ("a", "b"))
+    assert first.startswith(begins)
+    assert first == second
+
+
 @pytest.mark.filterwarnings("error")
 def test_many_factors_are_the_longest_few(figures: list[Any], tmp_path: Path) -> None:
     rows = rows_of({"RoPE": [4.0] * 30}, position=0, bucket=32)

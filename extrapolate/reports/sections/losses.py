@@ -113,8 +113,7 @@ class Losses(Section):
             {
                 f"{stem}.parquet": parquet(table),
                 f"{stem}.tex": text(latex.table(table, f"Protocol {subject}. {said}")),
-                f"{stem}.png": picture,
-                f"{stem}.svg": picture,
+                **{f"{stem}.{kind}": picture for kind in ("png", "svg", "pdf")},
             },
         )
 
