@@ -56,12 +56,16 @@ def main(*runs: str) -> None:
     """Adds rows, and writes the page and its picture."""
     if new := unknown(KEPT, map(Path, runs)):
         keep(KEPT, new)
-    every = all_rows()
+    files.write_text(RESULTS / "budget.md", page(all_rows(), RESULTS / PICTURE))
+
+
+def page(every: Rows, drawn: Path) -> str:
+    """The page; draws its picture."""
     chosen = {millions: first_of_each_seed(of_budget(every, millions)) for millions in budgets(every)}
     found = {millions: list(compared(here)) for millions, here in chosen.items()}
-    picture(found).savefig(RESULTS / PICTURE, dpi=150)
+    picture(found).savefig(drawn, dpi=150)
     parts = [
-        beginning(rows(KEPT).losses),
+        beginning(every.losses[every.losses["run"].isin(rows(KEPT).losses["run"])]),
         NOTES.read_text(encoding="utf-8").strip(),
         f"![Difference from {FIRST} against tokens]({PICTURE})",
         f"Loss at {LONGEST}x minus {FIRST}'s, nats, with its 95 % interval over documents, and over seeds where there "
@@ -73,7 +77,7 @@ def main(*runs: str) -> None:
         BRANCHES.strip(),
         Table(branches(every)).markdown(),
     ]
-    files.write_text(RESULTS / "budget.md", "\n\n".join(parts) + "\n")
+    return "\n\n".join(parts) + "\n"
 
 
 def all_rows() -> Rows:

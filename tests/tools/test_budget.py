@@ -1,0 +1,70 @@
+"""tools/budget.py makes a page from kept rows; and reports on them say whether their answers still change."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+import extrapolate as xt
+from extrapolate.statistics.comparison import Comparison
+from extrapolate.statistics.intervals import Interval
+
+KEPT = Path(__file__).parents[2] / "docs/results/budget"
+
+
+@pytest.fixture
+def budget(load: Callable[[str], ModuleType]) -> ModuleType:
+    return load("budget")
+
+
+def compared(model: str, other: str, mean: float, factor: float = 16) -> Comparison:
+    found = Interval(mean, mean - 0.1, mean + 0.1, 40)
+    return Comparison("fixed-target", factor, model, other, found, "documents", (0,))
+
+
+def test_verdicts_are_kept_reversed_or_changed(budget: ModuleType) -> None:
+    models = budget.MODELS[:3]
+    pairs = [(models[1], models[0]), (models[2], models[0]), (models[2], models[1])]
+    at_4 = [compared(*pair, -0.5, 4) for pair in pairs]
+    first = at_4 + [compared(*pair, mean) for pair, mean in zip(pairs, (-0.5, 0.5, 0.0), strict=True)]
+    then = at_4 + [compared(*pair, mean) for pair, mean in zip(pairs, (-0.2, -0.5, 0.5), strict=True)]
+    table = budget.verdicts({1.0: first, 2.0: then, 12.0: then[:1]})  # of 12 million there are too few models
+    assert table["Million tokens"].tolist() == ["1 to 2"] * 2
+    assert table.loc[0, ["Kept", "Reversed", "Changed", "Not kept"]].tolist() == ["3", "0", "0", ""]
+    assert table.loc[1, ["Kept", "Reversed", "Changed"]].tolist() == ["1", "1", "1"]
+    assert table.loc[1, "Not kept"] == f"{models[0]}, {models[2]}; {models[1]}, {models[2]}"
+
+
+def test_a_run_of_a_budget_goes_before_the_half_of_a_longer_one(budget: ModuleType) -> None:
+    rows = pd.DataFrame(
+        {"model": "RoPE", "seed": [0, 0, 1], "run": ["long", "own", "long-1"], "annealed": [True, None, True]}
+    )
+    kept = budget.first_of_each_seed(budget.Rows(rows, rows, rows))
+    assert kept.losses["run"].tolist() == ["own", "long-1"]
+
+
+def test_the_page_in_docs_is_made_from_the_kept_rows(budget: ModuleType, tmp_path: Path) -> None:
+    page = (budget.RESULTS / "budget.md").read_text(encoding="utf-8")
+    assert budget.page(budget.all_rows(), tmp_path / "drawn.png") == page
+    assert (tmp_path / "drawn.png").stat().st_size
+
+
+def answer_on(folder: Path, runs: str) -> str:
+    """The answer of a report on the kept rows of the runs whose names contain this."""
+    folder.mkdir()
+    for path in KEPT.glob("*.parquet"):
+        names = {name for name in pq.read_table(path, columns=["run"])["run"].to_pylist() if runs in name}
+        if names:
+            pq.write_table(pq.read_table(path, filters=[("run", "in", names)]), folder / path.name)
+    return xt.report(folder, folder / "report").answer
+
+
+def test_a_report_on_runs_that_stopped_too_early_says_so_first(tmp_path: Path) -> None:
+    """After 2 million tokens, ExPE has just passed RoPE at 16x."""
+    said = answer_on(tmp_path / "kept", "-2m-")
+    assert said.startswith(
+        "This answer still changes with more training: from 999,424 to 1,998,848 tokens, ExPE's loss"
+    )
