@@ -11,10 +11,10 @@ from extrapolate.model.size import parameter_count
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.training_config import TrainingConfig
 
-HALVINGS = 2  # a half and a quarter of the budget
+HALVINGS = 1
 DECAY = 0.2  # the share of a smaller budget over which its learning rate falls
-FEWEST_STEPS = 50  # of the smallest budget: a shorter training shows nothing
-MOST_PARAMETERS = 50_000_000  # of models whose halvings are kept by default: they cost 15 % of the training
+FEWEST_STEPS = 100  # of the smallest budget: a shorter training shows nothing
+MOST_PARAMETERS = 50_000_000  # of models whose halvings are kept by default: they cost 10 % of the training
 
 
 @dataclass(frozen=True)
