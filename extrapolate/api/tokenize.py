@@ -6,7 +6,7 @@ from pathlib import Path
 from extrapolate.data import sources
 from extrapolate.data import tokenizer as tokenizers
 from extrapolate.data.build import ENCODING, SEEN, StoreSettings, build_store
-from extrapolate.data.documents import Lasting, Source
+from extrapolate.data.documents import Files, Lasting, Source
 from extrapolate.data.sources.synthetic import PREFIX as SYNTHETIC
 from extrapolate.data.store import Store
 from extrapolate.data.tokenizer import TRAINING_CHARACTERS
@@ -68,6 +68,8 @@ def store_with(settings: StoreSettings, out: Path, progress: Progress, workers: 
         return store_there(settings, out, progress)
     out.parent.mkdir(parents=True, exist_ok=True)
     source = sources.open_source(settings.source, settings.text_field)
+    if isinstance(source, Files) and source.skipped:
+        progress.say(f"not read in {settings.source}: {source.skipped}")
     with _Stages(progress, settings.source, source) as stages:
         store = build_store(source, settings, out, stages.advance, workers)
     for name, split in store.manifest["splits"].items():
