@@ -70,6 +70,8 @@ def store_with(settings: StoreSettings, out: Path, progress: Progress, workers: 
     source = sources.open_source(settings.source, settings.text_field)
     if isinstance(source, Files) and source.skipped:
         progress.say(f"not read in {settings.source}: {source.skipped}")
+    for note in tokenizers.load(settings.tokenizer)[1].notes if settings.tokenizer is not None else ():
+        progress.say(note)
     with _Stages(progress, settings.source, source) as stages:
         store = build_store(source, settings, out, stages.advance, workers)
     for name, split in store.manifest["splits"].items():
@@ -134,13 +136,13 @@ def _same_tokenizer(store: Store, settings: StoreSettings) -> bool | None:
     """Whether the file that a store's tokenizer was read from still holds it; None if it is gone, or on the Hub."""
     if settings.tokenizer is None:
         return True  # it was trained on the text
-    if tokenizers.file_of(settings.tokenizer) is None:
+    if tokenizers.on_hub(settings.tokenizer):
         return None
     try:
-        now = tokenizers.load(settings.tokenizer)
+        now, special = tokenizers.load(settings.tokenizer)
     except UserError:
         return None
-    return now.to_str() == store.tokenizer().to_str()
+    return now.to_str() == store.tokenizer().to_str() and special.eos[0] == store.manifest["eos_id"]
 
 
 def _same_text(store: Store, settings: StoreSettings) -> bool | None:
