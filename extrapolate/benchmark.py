@@ -21,7 +21,7 @@ from extrapolate.encodings.plan import PLAIN
 from extrapolate.evaluation.losses import BATCH_TOKENS
 from extrapolate.machine import children
 from extrapolate.machine.cpu_time import CpuTime
-from extrapolate.machine.devices import fast_bf16
+from extrapolate.machine.devices import precision_of
 from extrapolate.machine.memory import keep_freed_memory, lifetime_peak_mib
 from extrapolate.model.model import Model
 from extrapolate.runs import config as configs
@@ -321,7 +321,7 @@ def _prepare_modes(config: TrainedConfig) -> dict[str, tuple[int, float]]:
             windows = max(1, BATCH_TOKENS // length)
             forward = partial(_forward, model, _random_tokens(config, windows, length))
             prepare(evaluation(factor), forward, windows * length)
-    step = step_of(config, model, optimizer_of(model, config.training), model.loss, "bf16" if fast_bf16() else "fp32")
+    step = step_of(config, model, optimizer_of(model, config.training), model.loss, precision_of("cpu"))
 
     def train() -> None:
         model.train()

@@ -18,7 +18,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 # The tests' models are too small to gain from a second thread, and on a busy machine threads that wait for each other
 # make them many times slower. Read when torch is first imported, and inherited by the processes that tests start.
@@ -181,6 +181,26 @@ def word_store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     documents = [Document(str(i), " ".join(rng.choice(words, 300))) for i in range(12)]
     settings = StoreSettings(source="words", vocab_size=280, min_heldout_tokens=200)
     return build_store(documents, settings, tmp_path_factory.mktemp("data") / "words")
+
+
+@pytest.fixture(scope="session")
+def byte_tokenizer() -> Callable[..., Tokenizer]:
+    """Makes a tokenizer of 256 tokens of a byte each, then added ones, from 256.
+
+    A hyphen before a name means that the token is not special. template: what stands around a text, as `<s> $A`.
+    """
+
+    def make(*names: str, template: str = "") -> Tokenizer:
+        letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+        made = Tokenizer(models.BPE({letter: i for i, letter in enumerate(letters)}, []))
+        made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+        made.add_tokens([AddedToken(name.removeprefix("-"), special=name[0] != "-") for name in names])
+        if template:
+            used = [(name, made.token_to_id(name)) for name in sorted({*template.split()} - {"$A"})]
+            made.post_processor = processors.TemplateProcessing(template, special_tokens=used)
+        return made
+
+    return make
 
 
 @pytest.fixture(scope="session")

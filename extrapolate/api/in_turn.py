@@ -221,6 +221,8 @@ def imported(name: str, seq_len: int | None, progress: Progress) -> Path:
     run = import_checkpoint(name.removeprefix(HUB), seq_len)
     extension = f", {run.config.extension}" if run.config.extension else ""
     progress.say(f"{name} is {run.path}: training length {run.config.seq_len}{extension}")
+    for note in run.special_tokens.notes:
+        progress.say(note)
     return run.path
 
 

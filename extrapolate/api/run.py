@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from extrapolate.api.own_class import ExtensionClass, spec_of
-from extrapolate.data.tokenizer import HUB, eos_id
+from extrapolate.data.tokenizer import HUB
 from extrapolate.errors import UserError
 from extrapolate.evaluation.plans import extension_to_apply, plan_for_texts
 from extrapolate.interop.export import Exported, write
@@ -168,9 +168,9 @@ def generate(
     model = subject.model
     ids = _ids_of(subject, model, "prompt", prompt)
     plan = plan_for_texts(subject, model, extension_to_apply(subject, model, extension), len(ids) + max_new_tokens)
-    end = eos_id(subject.tokenizer)
+    ends = subject.special_tokens.eos
     choose = likeliest if temperature == 0 else Drawn(temperature, top_k, seed)
-    new = generated(model, ids, max_new_tokens, model.setting(plan), lambda new: new[-1] == end, choose)
+    new = generated(model, ids, max_new_tokens, model.setting(plan), lambda new: new[-1] in ends, choose)
     return str(subject.tokenizer.decode(new))
 
 
@@ -196,10 +196,8 @@ def _opened(run: str | Path | Run | ForeignRun) -> Run | ForeignRun:
 def _ids_of(run: Run | ForeignRun, model: LanguageModel, parameter: str, text: str | Sequence[int]) -> list[int]:
     """The token ids of a text, or those given. Raises UserError if there are none, or the model does not know one."""
     if isinstance(text, str):
-        tokenizer = run.tokenizer
-        tokenizer.no_truncation()  # which a file of transformers may have set
         try:
-            ids = list(tokenizer.encode(text).ids)
+            ids = list(run.tokenizer.encode(text).ids)
         except TypeError:
             raise UserError(f"`{parameter}` has half a character, a lone surrogate, so it is no text") from None
     else:

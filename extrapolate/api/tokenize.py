@@ -6,7 +6,7 @@ from pathlib import Path
 from extrapolate.data import sources
 from extrapolate.data import tokenizer as tokenizers
 from extrapolate.data.build import ENCODING, SEEN, StoreSettings, build_store
-from extrapolate.data.documents import Lasting, Source
+from extrapolate.data.documents import Files, Lasting, Source
 from extrapolate.data.sources.synthetic import PREFIX as SYNTHETIC
 from extrapolate.data.store import Store
 from extrapolate.data.tokenizer import TRAINING_CHARACTERS
@@ -68,6 +68,10 @@ def store_with(settings: StoreSettings, out: Path, progress: Progress, workers: 
         return store_there(settings, out, progress)
     out.parent.mkdir(parents=True, exist_ok=True)
     source = sources.open_source(settings.source, settings.text_field)
+    if isinstance(source, Files) and source.skipped:
+        progress.say(f"not read in {settings.source}: {source.skipped}")
+    for note in tokenizers.load(settings.tokenizer)[1].notes if settings.tokenizer is not None else ():
+        progress.say(note)
     with _Stages(progress, settings.source, source) as stages:
         store = build_store(source, settings, out, stages.advance, workers)
     for name, split in store.manifest["splits"].items():
@@ -132,13 +136,13 @@ def _same_tokenizer(store: Store, settings: StoreSettings) -> bool | None:
     """Whether the file that a store's tokenizer was read from still holds it; None if it is gone, or on the Hub."""
     if settings.tokenizer is None:
         return True  # it was trained on the text
-    if tokenizers.file_of(settings.tokenizer) is None:
+    if tokenizers.on_hub(settings.tokenizer):
         return None
     try:
-        now = tokenizers.load(settings.tokenizer)
+        now, special = tokenizers.load(settings.tokenizer)
     except UserError:
         return None
-    return now.to_str() == store.tokenizer().to_str()
+    return now.to_str() == store.tokenizer().to_str() and special.eos[0] == store.manifest["eos_id"]
 
 
 def _same_text(store: Store, settings: StoreSettings) -> bool | None:

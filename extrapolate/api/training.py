@@ -13,6 +13,7 @@ from extrapolate.folders import STATE
 from extrapolate.interop import trackers
 from extrapolate.interop.imported import place_of
 from extrapolate.interop.trackers import UNTRACKED, Tracking
+from extrapolate.machine.devices import chosen
 from extrapolate.machine.distributed import joined
 from extrapolate.progress import SILENT, Progress
 from extrapolate.runs.config import TrainedConfig
@@ -77,6 +78,7 @@ def train_with(
             else:
                 resolved, user_file = resolve(request, store)
             folder = folder or Path("ckpt") / run_name(resolved)
+        progress.say(f"training {folder} {chosen(resolved.training.device, resolved.training.precision)}")
         train_tokens = store.manifest["splits"]["train"]["tokens"]
         if resolved.training.tokens > train_tokens:
             progress.say(

@@ -11,7 +11,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from extrapolate import files
-from extrapolate.data import construction
+from extrapolate.data import construction, special_tokens
 from extrapolate.data import tokenizer as tokenizers
 from extrapolate.data.construction import Construction
 from extrapolate.data.documents import Document, Lasting, Source, first
@@ -73,8 +73,11 @@ def _made_from(source: Source, settings: StoreSettings) -> dict[str, Any] | None
     """Everything that decides the bytes of the store; None if unknown."""
     if not isinstance(source, Lasting) or (there := source.fingerprint()) is None:
         return None
-    tokenizer = None if settings.tokenizer is None else tokenizers.load(settings.tokenizer).to_str()
-    return {"settings": vars(settings), "source": there, "tokenizer": tokenizer, "sketch": SKETCH}
+    own = None
+    if settings.tokenizer is not None:
+        tokenizer, special = tokenizers.load(settings.tokenizer)
+        own = {"json": tokenizer.to_str(), "eos": special.eos[0]}
+    return {"settings": vars(settings), "source": there, "tokenizer": own, "sketch": SKETCH}
 
 
 def _build(
@@ -94,7 +97,7 @@ def _build(
         if not store.whole:
             progress(ENCODING, store.read_bytes)
             batches = _batches(islice(source, store.read, None))
-            with closing(encoded(batches, store.tokenizer, store.dtype, workers, dedup)) as done:
+            with closing(encoded(batches, store.tokenizer, store.eos_id, store.dtype, workers, dedup)) as done:
                 for document, found in done:
                     progress(ENCODING, found.size)
                     if not store.take(document.id, found, document.split):
@@ -115,19 +118,22 @@ def _build(
 
 def _tokenizer(
     source: Source, settings: StoreSettings, progress: Callable[[str, int], None], workers: int
-) -> tuple[Tokenizer, bytes | None]:
-    """The tokenizer, and the bound of `Learning`; None if it was not trained here."""
+) -> tuple[Tokenizer, int, bytes | None]:
+    """The tokenizer, its end-of-text token, and the bound of `Learning`; None if it was not trained here."""
     if isinstance(source, Process):
         if settings.tokenizer is not None:
             raise UserError(f"{settings.source} has a token for every state: leave `tokenizer` out")
-        return source.tokenizer(), None
+        made = source.tokenizer()
+        return made, special_tokens.find(made).eos[0], None
     if settings.tokenizer is not None:
-        return tokenizers.load(settings.tokenizer), None
+        tokenizer, special = tokenizers.load(settings.tokenizer)
+        return tokenizer, special.eos[0], None
     learning = Learning.of(
         source, settings.min_heldout_tokens, tokenizers.TRAINING_CHARACTERS, partial(progress, READING)
     )
     texts = learning.texts(source, partial(progress, LEARNING))
-    return tokenizers.learn_bpe(texts, settings.vocab_size, workers), learning.bound
+    learned = tokenizers.learn_bpe(texts, settings.vocab_size, workers)
+    return learned, special_tokens.find(learned).eos[0], learning.bound
 
 
 def _batches(documents: Iterator[Document]) -> Iterator[list[Document]]:

@@ -44,6 +44,7 @@ class ConstructionState(Section):
 
     format: int = FORMAT
     made_from: dict[str, Any]
+    eos_id: Count
     bound: str | None  # see Learning, in hexadecimal digits; None if the tokenizer was not learned
     read: Count = 0
     read_bytes: Count = 0
@@ -81,14 +82,14 @@ def _progress(folder: Path) -> ConstructionState | None:
         raise UserError(f"{folder / PROGRESS} is damaged: {error}") from error
 
 
-def begin(folder: Path, made_from: Mapping[str, Any], tokenizer: Tokenizer, bound: bytes | None) -> None:
-    """Saves the tokenizer; the work can be resumed from now on. bound: see `Learning`."""
+def begin(folder: Path, made_from: Mapping[str, Any], tokenizer: Tokenizer, eos: int, bound: bytes | None) -> None:
+    """Saves the tokenizer; the work can be resumed from now on. eos: its end-of-text token. bound: see `Learning`."""
     tokenizer.save(str(folder / TOKENIZER))
     files.sync(folder / TOKENIZER)
     there = {TOKENIZER: Content(**content(folder / TOKENIZER))}
     bounded = None if bound is None else bound.hex()
     progress = ConstructionState(
-        made_from=dict(made_from), bound=bounded, train=[], train_part=EMPTY, long=[], files=there
+        made_from=dict(made_from), eos_id=eos, bound=bounded, train=[], train_part=EMPTY, long=[], files=there
     )
     files.write_sealed(folder / PROGRESS, progress.model_dump())
 
@@ -118,9 +119,7 @@ class Construction:
         self.tokenizer = tokenizers.read(folder / TOKENIZER)
         self.vocab_size = max(self.tokenizer.get_vocab().values()) + 1  # ids can have gaps
         self.dtype = "uint16" if self.vocab_size <= 2**16 else "uint32"
-        eos = tokenizers.eos_id(self.tokenizer)
-        assert eos is not None
-        self.eos_id = eos
+        self.eos_id = progress.eos_id
         self.read, self.read_bytes, self.whole = progress.read, progress.read_bytes, progress.whole
         self._train = Shards(folder, "train", self.dtype, progress.train, progress.train_part)
         self._long = Shards(folder, "long", self.dtype, progress.long, EMPTY)
@@ -172,9 +171,9 @@ class Construction:
         self._passages.sync()
         names = [name for name in (*self._train.names, *self._long.names) if name not in self._progress.files]
         self._progress = ConstructionState(
-            made_from=self._progress.made_from, bound=self._progress.bound, read=self.read, read_bytes=self.read_bytes,
-            records=self._records.count, passages=self._passages.count, whole=self.whole, train=self._train.names,
-            train_part=self._train.part, long=self._long.names,
+            made_from=self._progress.made_from, eos_id=self.eos_id, bound=self._progress.bound, read=self.read,
+            read_bytes=self.read_bytes, records=self._records.count, passages=self._passages.count, whole=self.whole,
+            train=self._train.names, train_part=self._train.part, long=self._long.names,
             files=self._progress.files | {name: Content(**content(self._folder / name)) for name in names},
         )  # fmt: skip
         files.write_sealed(self._folder / PROGRESS, self._progress.model_dump())

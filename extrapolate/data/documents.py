@@ -51,7 +51,12 @@ class Lasting(Source, Protocol):
 
 
 class Files(ABC):
-    """A source that reads files, and can tell whether they have changed: see `Lasting`."""
+    """A source that reads files, and can tell whether they have changed: see `Lasting`.
+
+    skipped: how many files and folders are not read, and why; empty if all are.
+    """
+
+    skipped: str = ""
 
     @abstractmethod
     def named(self) -> list[tuple[str, Path]]:

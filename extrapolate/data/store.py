@@ -6,7 +6,6 @@ files and of itself. A file is checked when it is first read.
 """
 
 import functools
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from extrapolate.data import shards
 from extrapolate.data import tokenizer as tokenizers
 from extrapolate.data.manifest import SPLITS, TOKENIZER
 from extrapolate.errors import UserError
+from extrapolate.machine.limits import cores
 
 # For testing and for validation: the share of the long documents, and the most documents and tokens.
 HELDOUT = {"test": (0.25, 256, 8_000_000), "validation": (0.05, 64, 2_000_000)}
@@ -176,5 +176,5 @@ class Store:
             shards.check_content(self.path / name, written[name]["bytes"], written[name]["sha256"])
 
         # Hashing releases the interpreter lock, so threads share the work.
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
+        with ThreadPoolExecutor(cores()) as pool:
             list(pool.map(check, names))

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import chain
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -11,14 +12,15 @@ from pathlib import Path
 import numpy as np
 from tokenizers import AddedToken, Encoding, Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from extrapolate.data import special_tokens
 from extrapolate.data.documents import first
+from extrapolate.data.hub import downloaded
+from extrapolate.data.manifest import TOKENIZER
+from extrapolate.data.special_tokens import EOS, SpecialTokens
 from extrapolate.errors import UserError
 from extrapolate.machine.children import Child, reply, tokenizing
 
 HUB = "hf:"  # before a name on the Hugging Face Hub, or a local folder of that name
-EOS = "<eos>"
-_KNOWN_EOS = (EOS, "</s>", "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>")
-_KNOWN_BOS = ("<s>", "<bos>", "<|begin_of_text|>", "<|startoftext|>")
 SMALLEST_VOCAB = 257  # 256 bytes and <eos>
 LARGEST_VOCAB = 2**24  # models and tables of tokens have a row for every id
 TRAINING_CHARACTERS = 100_000_000  # more text than this no longer changes a small BPE
@@ -86,39 +88,34 @@ def _first_characters(texts: Iterable[str], limit: int) -> Iterator[str]:
             return
 
 
-def file_of(spec: str) -> Path | None:
-    """The file that a tokenizer is loaded from; None if it is on the Hub."""
-    name = spec.removeprefix(HUB)
-    if name == spec:
-        return Path(spec)
-    return Path(name) / "tokenizer.json" if Path(name).is_dir() else None
+def on_hub(spec: str) -> bool:
+    """Whether a tokenizer is on the Hub, not in a local file or folder."""
+    return spec.startswith(HUB) and not Path(spec.removeprefix(HUB)).is_dir()
 
 
-def load(spec: str) -> Tokenizer:
+def load(spec: str) -> tuple[Tokenizer, SpecialTokens]:
     """Loads a tokenizer: a `tokenizer.json`, or `hf:NAME` from the Hugging Face Hub or a local folder of that name.
 
-    `<eos>` is added to the vocabulary if there is no end-of-text token. Truncation, padding and post-processing are
-    turned off. Raises UserError if the tokenizer cannot be read, or has dropout.
+    Its special tokens are those that the files beside it say: see `special_tokens.find`. `<eos>` is added to the
+    vocabulary if there is no end-of-text token. Post-processing is turned off. Raises UserError if the tokenizer cannot
+    be read, or has dropout.
     """
-    file = file_of(spec)
-    with _unreadable(f"the tokenizer {spec} cannot be read"):
-        if file is None:
-            tokenizer = Tokenizer.from_pretrained(spec.removeprefix(HUB))
-        else:
-            tokenizer = Tokenizer.from_file(str(file))
-        _check_ids(tokenizer)
-    if getattr(tokenizer.model, "dropout", None):
-        raise UserError(f"the tokenizer {spec} has dropout, so a text's tokens differ each time: set it to null")
-    # Neither cut texts nor add to them. An exported model's tokenizer must work as in training.
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    tokenizer.post_processor = None
-    if eos_id(tokenizer) is None:
-        taken = set(tokenizer.get_vocab().values())
+    name = spec.removeprefix(HUB)
+    if on_hub(spec):
+        folder = downloaded(name, (TOKENIZER, special_tokens.CONFIG, *special_tokens.KEPT))
+    else:
+        folder = Path(name) if name != spec else Path(spec).parent
+    tokenizer = _read(folder / TOKENIZER if name != spec else Path(spec), f"the tokenizer {spec} cannot be read")
+    found = special_tokens.find(tokenizer, folder)
+    tokenizer.post_processor = None  # nothing is added to texts. An exported model's tokenizer must work as in training
+    if not found.eos:
+        taken, added = set(tokenizer.get_vocab().values()), f"{spec} has no end-of-text token"
         tokenizer.add_special_tokens([AddedToken(EOS, special=True)])
-        if eos_id(tokenizer) in taken:  # the library uses the count as the new id, which collides if ids have gaps
-            raise UserError(f"the tokenizer {spec} has no end-of-text token, and gaps in its ids: add one to it")
-    return tokenizer
+        end = special_tokens.find(tokenizer).eos[0]
+        if end in taken:  # the library's new id is the count, which may be taken
+            raise UserError(f"the tokenizer {added}, and gaps in its ids: add one to it")
+        found = replace(found, eos=(end,), notes=(*found.notes, f"{added}: {EOS} is added, with the new id {end}"))
+    return tokenizer, found
 
 
 def encode(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Encoding]:
@@ -133,23 +130,10 @@ def decode(tokenizer: Tokenizer, tokens: Sequence[int]) -> str:
         return tokenizer.decode(tokens, skip_special_tokens=False)
 
 
-def eos_id(tokenizer: Tokenizer) -> int | None:
-    """The id of the end-of-text token; None if there is none with a usual name."""
-    return _first_known(tokenizer, _KNOWN_EOS)
-
-
-def bos_id(tokenizer: Tokenizer) -> int | None:
-    """The id of the beginning-of-text token; None if there is none with a usual name."""
-    return _first_known(tokenizer, _KNOWN_BOS)
-
-
-def _first_known(tokenizer: Tokenizer, names: Sequence[str]) -> int | None:
-    ids = (tokenizer.token_to_id(name) for name in names)
-    return next((i for i in ids if i is not None), None)
-
-
-def token_bytes(tokenizer: Tokenizer) -> np.ndarray | None:
+def token_bytes(tokenizer: Tokenizer, eos: int) -> np.ndarray | None:
     """The number of bytes of text in each token, int64 [V]; None if tokens do not consist of bytes.
+
+    eos: the token between documents, which is no text.
 
     In a byte-level tokenizer, every character of a token's name is one byte, unless the text is changed before it
     is split, by a normalizer or an added space.
@@ -166,16 +150,28 @@ def token_bytes(tokenizer: Tokenizer) -> np.ndarray | None:
     for token in settings.get("added_tokens", []):
         if not token["special"]:  # its name is plain text
             lengths[token["id"]] = len(token["content"].encode())
-    if (eos := eos_id(tokenizer)) is not None:  # other special tokens occur only if the text spells them
-        lengths[eos] = 0
+    lengths[eos] = 0  # other special tokens occur only if the text spells them
     return lengths
 
 
 def read(path: Path) -> Tokenizer:
-    """Reads the tokenizer of a store or run. Raises UserError if the file is damaged."""
-    with _unreadable(f"{path} is damaged"):
-        tokenizer = Tokenizer.from_file(str(path))
+    """Reads the tokenizer of a store, run or checkpoint. Raises UserError if the file is damaged, or has dropout."""
+    return _read(path, f"{path} is damaged")
+
+
+def _read(path: Path, wrong: str) -> Tokenizer:
+    with _unreadable(wrong):
+        tokenizer = without_lengths(Tokenizer.from_file(str(path)))
         _check_ids(tokenizer)
+    if getattr(tokenizer.model, "dropout", None):
+        raise UserError(f"{path} has dropout, so a text's tokens differ each time: set it to null")
+    return tokenizer
+
+
+def without_lengths(tokenizer: Tokenizer) -> Tokenizer:
+    """The tokenizer, which neither cuts texts nor fills them up, as a file of transformers may have set."""
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
     return tokenizer
 
 

@@ -50,13 +50,11 @@ def splits_into_words(tokenizer: Tokenizer) -> bool:
 
 
 class Encoder:
-    """Encodes a text: its tokens and the end-of-text token, as bytes of uint16 or uint32."""
+    """Encodes a text: its tokens and the end-of-text token, `eos`, as bytes of uint16 or uint32."""
 
-    def __init__(self, tokenizer: Tokenizer, dtype: str, words_kept: int = WORDS_KEPT) -> None:
+    def __init__(self, tokenizer: Tokenizer, eos: int, dtype: str, words_kept: int = WORDS_KEPT) -> None:
         tokenizer.encode_special_tokens = True  # if a document spells a special token, it is plain text
         self._tokenizer, self._code = tokenizer, {"uint16": "H", "uint32": "I"}[dtype]
-        eos = tokenizers.eos_id(tokenizer)
-        assert eos is not None
         self._eos, self._end = eos, array(self._code, [eos]).tobytes()
         self._by_words = splits_into_words(tokenizer)
         self._words = _Words(self._encode, words_kept)
@@ -115,27 +113,28 @@ class Encoded:
 
 
 def encoded(
-    batches: Iterable[list[Document]], tokenizer: Tokenizer, dtype: str, workers: int, sketched: bool = False
+    batches: Iterable[list[Document]], tokenizer: Tokenizer, eos: int, dtype: str, workers: int, sketched: bool = False
 ) -> Generator[tuple[Document, Encoded], None, None]:
     """Encodes every document of every batch, in order, with a few batches in memory at a time.
 
-    workers: the number of processes; a small source is encoded in this process. sketched: whether to find the passages
-    of every text. Raises UserError if the tokenizer fails on a text, RuntimeError if a process is killed.
+    eos: the token after each. workers: the number of processes; a small source is encoded in this process. sketched:
+    whether to find the passages of every text. Raises UserError if the tokenizer fails on a text, RuntimeError if a
+    process is killed.
     """
     batches = iter(batches)
     held, more = first(batches, SMALL_CHARACTERS, lambda batch: sum(len(document.text) for document in batch))
     if not more:
-        encoder = Encoder(tokenizer, dtype)
+        encoder = Encoder(tokenizer, eos, dtype)
         yield from ((document, Encoded.of(document.text, encoder, sketched)) for batch in held for document in batch)
         return
-    with _Workers(tokenizer, dtype, workers, sketched) as pool:
+    with _Workers(tokenizer, eos, dtype, workers, sketched) as pool:
         yield from pool.encoded(chain(held, batches))
 
 
 class _Workers:
     """Encoding processes. Each has a thread here that sends it batches and waits for the tokens."""
 
-    def __init__(self, tokenizer: Tokenizer, dtype: str, workers: int, sketched: bool) -> None:
+    def __init__(self, tokenizer: Tokenizer, eos: int, dtype: str, workers: int, sketched: bool) -> None:
         self._children: list[Child] = []
         self._idle: SimpleQueue[Child] = SimpleQueue()
         self._threads = ThreadPoolExecutor(workers)
@@ -144,7 +143,7 @@ class _Workers:
             for _ in range(workers):
                 child = Child(serve, "a process that tokenises", tokenizing(1))
                 self._children.append(child)
-                child.send((tokenizer.to_str(), dtype, WORDS_KEPT // workers, sketched))
+                child.send((tokenizer.to_str(), eos, dtype, WORDS_KEPT // workers, sketched))
                 self._idle.put(child)
         except BaseException:
             self.__exit__()
@@ -184,7 +183,7 @@ def _done(batch: list[Document], future: Future[list[Encoded]]) -> Iterator[tupl
 
 def serve(connection: Connection) -> None:
     """The encoding process: receives a tokenizer, then batches of texts, and replies with the tokens of each."""
-    settings, dtype, words_kept, sketched = connection.recv()
-    encoder = Encoder(Tokenizer.from_str(settings), dtype, words_kept)
+    settings, eos, dtype, words_kept, sketched = connection.recv()
+    encoder = Encoder(Tokenizer.from_str(settings), eos, dtype, words_kept)
     while True:
         reply(connection, [Encoded.of(text, encoder, sketched) for text in connection.recv()])

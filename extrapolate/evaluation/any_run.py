@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 from tokenizers import Tokenizer
 
+from extrapolate.data.special_tokens import SpecialTokens
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.runs.config import RunConfig
@@ -33,6 +34,10 @@ class AnyRun(Protocol):
     @property
     def tokenizer(self) -> Tokenizer:
         """Turns text into the model's tokens."""
+
+    @property
+    def special_tokens(self) -> SpecialTokens:
+        """The tokens that begin and end its texts."""
 
     @property
     def own_extension(self) -> Recipe | None:

@@ -124,7 +124,7 @@ def evaluate(
     that do not fit into memory (`say` says so), or that the encoding is not defined at. Raises UserError if a model
     looks at later tokens.
     """
-    bytes_of = token_bytes(store.tokenizer())
+    bytes_of = token_bytes(store.tokenizer(), store.manifest["eos_id"])
     told: set[str] = set()
     for checkpoint, loaded, precision, model in models(run, settings, device):
         if precision == settings.precisions[0]:

@@ -6,7 +6,6 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from extrapolate.data.store import HELDOUT, Split, Store
-from extrapolate.data.tokenizer import bos_id, eos_id
 from extrapolate.errors import UserError
 from extrapolate.evaluation.any_run import AnyRun
 from extrapolate.runs.config import TrainedConfig
@@ -38,12 +37,12 @@ def beginning_token(run: AnyRun, store: Store) -> int:
     """
     if isinstance(run.config, TrainedConfig):
         return int(store.manifest["eos_id"])
-    found = bos_id(run.tokenizer)
-    found = eos_id(run.tokenizer) if found is None else found
+    special = run.special_tokens
+    found = next(iter(special.eos), None) if special.bos is None else special.bos
     if found is None or found >= run.config.vocab_size:
         raise UserError(
-            f"the tokenizer of {run.path} has no token that begins or ends a text, by any of the usual names, so none "
-            "can stand before the windows: leave out `bos`"
+            f"the checkpoint and tokenizer of {run.path} name no token that begins or ends a text, so none can stand "
+            "before the windows: leave out `bos`"
         )
     return found
 

@@ -11,13 +11,14 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from extrapolate import files, specs
-from extrapolate.data.tokenizer import eos_id
+from extrapolate.data.special_tokens import TEMPLATE
 from extrapolate.errors import UserError
 from extrapolate.extensions.base import Extension
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.interop.card import card
 from extrapolate.interop.code import AUTO_MAP, MODEL_CLASS, USERS_TYPE, code_of, of_user
 from extrapolate.interop.stock import named_sizes, other_settings, stock_config, stock_weights
+from extrapolate.interop.token_records import token_records
 from extrapolate.model.llama import Decoder
 from extrapolate.runs.run import TOKENIZER, Run
 
@@ -45,30 +46,18 @@ def write(run: Run, out: Path) -> Exported:
 
     Raises UserError if the run has no final weights or is damaged, or the folder exists.
     """
-    tokenizer = run.tokenizer
+    _ = run.tokenizer  # raises if it is damaged
     with files.new_folder(out) as folder:
         content = content_of(run.model, run.config.encoding.name, run.own_extension, run.config.trained_length)
         made = Exported(out, content.config["architectures"][0], bool(content.code), content.config["use_cache"])
-        end = eos_id(tokenizer)
-        name = None if end is None else tokenizer.id_to_token(end)
-        tokens = {} if name is None else {"eos_token": name, "pad_token": name}
-        records = {
-            "config.json": content.config | {"eos_token_id": end},
-            "generation_config.json": {"use_cache": made.use_cache, "eos_token_id": end, "pad_token_id": end},
-            "special_tokens_map.json": tokens,
-            "tokenizer_config.json": {
-                "tokenizer_class": "PreTrainedTokenizerFast",
-                "model_max_length": content.config["max_position_embeddings"],
-                "padding_side": "right",
-                "model_input_names": ["input_ids", "attention_mask"],  # versions before 5 add token_type_ids
-                "clean_up_tokenization_spaces": False,
-                **tokens,
-            },
-        }
-        for file, record in records.items():
+        length = content.config["max_position_embeddings"]
+        ids, records = token_records(run, length, made.use_cache)
+        for file, record in {"config.json": content.config | ids, **records}.items():
             (folder / file).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
         save_file(content.weights, folder / "model.safetensors", {"format": "pt"})
-        (folder / TOKENIZER).write_bytes((run.path / TOKENIZER).read_bytes())
+        for file in (TOKENIZER, TEMPLATE):
+            if (run.path / file).is_file():
+                (folder / file).write_bytes((run.path / file).read_bytes())
         for file, code in content.code.items():
             (folder / file).write_text(code, encoding="utf-8")
         text = card(run, out, made.architecture, made.remote_code, made.use_cache)
@@ -97,7 +86,7 @@ def content_of(model: Decoder, name: str, recipe: Recipe | None, trained_length:
     parts = () if recipe is None else recipe.parts
     dependent = needs_whole_text(model, parts)
     config = stock_config(model, parts, trained_length)
-    common = {"use_cache": not dependent, "dtype": "float32", "bos_token_id": None, "pad_token_id": None}
+    common = {"use_cache": not dependent, "dtype": "float32"}
     if config is not None:
         return Content({**config, **common}, stock_weights(model), {})
     texts = [] if recipe is None else specs.split_outside_parentheses(recipe.text, "+")

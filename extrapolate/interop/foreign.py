@@ -18,7 +18,9 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from extrapolate import files
+from extrapolate.data import special_tokens
 from extrapolate.data import tokenizer as tokenizers
+from extrapolate.data.special_tokens import SpecialTokens
 from extrapolate.encodings.base import Dims, Encoding, Storage
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
@@ -150,6 +152,11 @@ class ForeignRun:
         """The model's tokenizer."""
         return self.folder.tokenizer
 
+    @property
+    def special_tokens(self) -> SpecialTokens:
+        """The tokens that begin and end its texts."""
+        return self.folder.special_tokens
+
     def checkpoints(self, which: str) -> list[Checkpoint]:
         """The model in its current state; that of half a budget is not known.
 
@@ -210,10 +217,12 @@ def foreign(
     if isinstance(call, nn.Module):
         call.eval()
     if isinstance(tokenizer, Tokenizer):
-        own = tokenizer
+        own, folder = tokenizers.without_lengths(Tokenizer.from_str(tokenizer.to_str())), None
     else:
         path = Path(tokenizer)
+        folder = path if path.is_dir() else path.parent
         own = tokenizers.read(path / "tokenizer.json" if path.is_dir() else path)
+    special = special_tokens.find(own, folder)
     given = _tried(ForeignModel(call, name, seq_len, 0, max_length, device), own.get_vocab_size())
     model = ForeignModel(call, name, seq_len, given, max_length, device)
     check_longest(model, PLAIN, [min(TRIED, seq_len, max_length or TRIED)], name)
@@ -232,7 +241,7 @@ def foreign(
     slug = re.sub(r"[^\w.=+-]+", "-", name).strip("-")
     if not (slug or out):
         raise UserError(f"the name '{name}' has no letter or digit to call a folder by: give `out`")
-    return _kept(Path(out or Path("ckpt") / f"foreign-{slug}"), model, config, own)
+    return _kept(Path(out or Path("ckpt") / f"foreign-{slug}"), model, config, own, special)
 
 
 def loaded(file: Path, function: str) -> ForeignRun:
@@ -253,7 +262,7 @@ def loaded(file: Path, function: str) -> ForeignRun:
     known = {"source": f"{file.name}:{function}", "file_sha256": file_sha256(file)}
     config = made.config.model_copy(update={"foreign": made.config.foreign.model_copy(update=known)})
     files.write_bytes(made.path / USER_MODEL, file.read_bytes())
-    return _kept(made.path, made.model, config, made.tokenizer)
+    return _kept(made.path, made.model, config, made.tokenizer, made.special_tokens)
 
 
 @torch.inference_mode()
@@ -269,7 +278,9 @@ def _tried(model: ForeignModel, vocab_size: int) -> int:
     return given
 
 
-def _kept(path: Path, model: ForeignModel, config: ForeignConfig, tokenizer: Tokenizer) -> ForeignRun:
+def _kept(
+    path: Path, model: ForeignModel, config: ForeignConfig, tokenizer: Tokenizer, special: SpecialTokens
+) -> ForeignRun:
     """The model with its folder. Raises UserError if the folder holds another run or model."""
     with files.locked(path):
         files.remove_partials(path)
@@ -280,4 +291,6 @@ def _kept(path: Path, model: ForeignModel, config: ForeignConfig, tokenizer: Tok
                     f"{path} holds another run or model, or this one with other weights: choose another folder, or "
                     "delete it"
                 )
-        return ForeignRun(Run.create(path, config, tokenizer.to_str().encode()), model, config)
+        ids = {"bos_token_id": special.bos, "eos_token_id": list(special.eos)}
+        kept = Run.create(path, config, tokenizer.to_str().encode(), special=special_tokens.files_of(ids))
+        return ForeignRun(kept, model, config)

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from extrapolate import files
+from extrapolate.data import special_tokens
 from extrapolate.data import tokenizer as tokenizers
 from extrapolate.errors import UserError
 from extrapolate.folders import WEIGHTS
@@ -35,7 +36,7 @@ def import_checkpoint(name: str, seq_len: int | None = None, folder: Path = Path
     source = huggingface.find(name)
     usual = huggingface.rotary_of(source)
     rotary = usual if seq_len is None else huggingface.rotary_of(source, seq_len)
-    tokenizers.read(source.tokenizer)
+    tokenizer = tokenizers.read(source.tokenizer)
     model_name = _model_name(name)
     other_length = f"-L{rotary.seq_len}" if rotary.seq_len != usual.seq_len else ""
     raw = {
@@ -61,6 +62,8 @@ def import_checkpoint(name: str, seq_len: int | None = None, folder: Path = Path
         weights = huggingface.weights_of(source, config.model)
         model = model_of(config)
         load_weights(model, weights, str(source.folder))
-        run = Run.create(path, config, source.tokenizer.read_bytes())
+        said = special_tokens.kept_in(source.folder, special_tokens.CONFIG)
+        special = special_tokens.files_of(special_tokens.usable_ids(tokenizer, said), source.folder)
+        run = Run.create(path, config, source.tokenizer.read_bytes(), special=special)
         run.save_weights(model, 0, 0, final=True)
         return run

@@ -17,7 +17,8 @@ from lm_eval.api.registry import register_model
 from lm_eval.models.utils import normalize_gen_kwargs
 from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
-from extrapolate.data import tokenizer as tokenizers
+from extrapolate.data import special_tokens
+from extrapolate.data.special_tokens import SpecialTokens
 from extrapolate.errors import UserError
 from extrapolate.evaluation.any_run import AnyRun
 from extrapolate.evaluation.causality import check_longest
@@ -75,24 +76,29 @@ class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # without lm-eval 
 
     @cached_property
     def _tokenizer(self) -> Any:
-        made = self.run.tokenizer
-        made.no_truncation()  # a file of transformers may say how long its texts were
-        made.no_padding()
-        return made
+        return self.run.tokenizer
+
+    @cached_property
+    def _special(self) -> SpecialTokens:
+        return self.run.special_tokens
+
+    @cached_property
+    def _before(self) -> Tokens:
+        """What the tokenizer puts before each text. What it puts after a text is no text, so it is never read."""
+        return special_tokens.around(self._tokenizer)[0]
 
     @property
     def eot_token_id(self) -> int:
         """The id of the end-of-text token. Raises UserError if the tokenizer has none."""
-        end = tokenizers.eos_id(self._tokenizer)
-        if end is None:
+        if not self._special.eos:
             raise UserError(f"the tokenizer of {self.run.path} has no end-of-text token, which a text would begin with")
-        return end
+        return self._special.eos[0]
 
     @property
     def prefix_token_id(self) -> int:
-        """The token before a text without a context: the first that the tokenizer adds to texts, or end-of-text."""
-        before = self._tokenizer.encode("").ids
-        return int(before[0]) if before else self.eot_token_id
+        """The token before a text without a context: that which the tokenizer puts there, or begins or ends texts."""
+        before = [*self._before, *([] if self._special.bos is None else [self._special.bos])]
+        return before[0] if before else self.eot_token_id
 
     @property
     def tokenizer_name(self) -> str:
@@ -100,8 +106,10 @@ class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # without lm-eval 
         return str(self.run.path)
 
     def tok_encode(self, string: str, add_special_tokens: bool | None = None, **kwargs: Any) -> Tokens:
-        """The tokens of a text, including the special tokens that the tokenizer adds unless told not to."""
-        return list(self._tokenizer.encode(string, add_special_tokens=add_special_tokens is not False).ids)
+        """The tokens of a text, after those that the tokenizer puts before it unless told not to, or the text does."""
+        ids = list(self._tokenizer.encode(string, add_special_tokens=False).ids)
+        begun = add_special_tokens is False or ids[: len(self._before)] == self._before
+        return ids if begun else [*self._before, *ids]
 
     def loglikelihood(self, requests: list[Any], disable_tqdm: bool = True) -> list[tuple[float, bool]]:
         """For each context and continuation: the log-likelihood in nats, and whether greedy decoding would give it."""
@@ -154,7 +162,7 @@ class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # without lm-eval 
         windows: list[tuple[Any, Tokens, Tokens]] = []
         owners: list[int] = []
         for number, request in enumerate(requests):
-            tokens = self.tok_encode(request.args[0])
+            tokens = self.tok_encode(request.args[0])[len(self._before) :]  # the text alone
             for pair in get_rolling_token_windows(tokens, self.prefix_token_id, self.max_length, context_len=1):
                 windows.append((None, *make_disjoint_window(pair)))
                 owners.append(number)
@@ -194,14 +202,13 @@ class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # without lm-eval 
         tokens = self.tok_encode(context) or [self.prefix_token_id]
         kept = tokens[-(self.max_length - most) :]
         ends = [end for end in options["until"] if end]
-        end_of_text = tokenizers.eos_id(self._tokenizer)  # None if the tokenizer has none
 
         def text_of(new: Tokens) -> str:
             text = self._tokenizer.decode(new)
             return text[: min((at for at in map(text.find, ends) if at >= 0), default=len(text))]
 
         def ended(new: Tokens) -> bool:
-            return new[-1] == end_of_text or any(end in self._tokenizer.decode(new) for end in ends)
+            return new[-1] in self._special.eos or any(end in self._tokenizer.decode(new) for end in ends)
 
         setting = self.model.setting(self.plan, storage_of(self.precision))
         with torch.autocast(self.model.device.type, torch.bfloat16, enabled=self.precision == "bf16"):

@@ -21,10 +21,25 @@ def device_of(wanted: str) -> str:
     return wanted
 
 
-def fast_bf16() -> bool:
-    """Whether this CPU multiplies bfloat16 matrices natively."""
+def fast_bf16(device: str) -> bool:
+    """Whether a device multiplies bfloat16 matrices natively: GPUs before compute capability 8.0 only emulate it."""
+    if device == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
     capabilities = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
+
+
+def precision_of(device: str) -> str:
+    """What the precision `auto` stands for on a device: `bf16` if it is fast there, otherwise `fp32`."""
+    return "bf16" if fast_bf16(device) else "fp32"
+
+
+def chosen(device: str, precision: str) -> str:
+    """Says where and in which precision something is computed, and why: `on cpu in fp32, because ...`."""
+    name = f"{torch.cuda.get_device_name()} " if device == "cuda" else "this CPU "
+    does = "multiplies bf16 matrices natively" if fast_bf16(device) else "only emulates bf16"
+    why = "because" if precision == precision_of(device) else "as requested, although"
+    return f"on {device} in {precision}, {why} {name}{does}"
 
 
 def can_compile(device: str) -> bool:

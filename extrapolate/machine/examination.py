@@ -1,6 +1,5 @@
 """What this machine offers for training and evaluation, what makes it slow, and what to do about it."""
 
-import math
 import os
 import re
 import shutil
@@ -13,7 +12,7 @@ from typing import NamedTuple
 import torch
 
 from extrapolate.machine.devices import can_compile, device_of
-from extrapolate.machine.limits import cores, cpu_quota, memory_limit
+from extrapolate.machine.limits import allowed_cores, cpu_share, memory_limit
 
 GIB = 2**30
 LITTLE_GIB = 4.0  # of memory or disk: an evaluation at 16 times a long training length needs more
@@ -32,12 +31,12 @@ class Finding(NamedTuple):
 
 def examine(folder: Path) -> Iterator[Finding]:
     """Examines every part in turn, which takes seconds. folder: where runs are written."""
-    share, threads, cuda = min(cores(), cpu_quota() or math.inf), torch.get_num_threads(), torch.cuda.is_available()
+    share, threads, cuda = cpu_share(), torch.get_num_threads(), torch.cuda.is_available()
     at_once, idle = max(1, int(share)), "OMP_NUM_THREADS" in os.environ  # torch alone may leave out hyper-threads
     memory, disk = memory_limit() / GIB, shutil.disk_usage(folder).free / GIB
     for part, status, wrong, found, advice in (
         ("torch", "", False, f"torch {torch.__version__}", ""),
-        ("cores", "slow", share < cores(), f"{share:g} of {os.cpu_count()} cores", ""),
+        ("cores", "slow", share < allowed_cores(), f"{share:g} of {os.cpu_count()} cores", ""),
         ("threads", "slow", threads > at_once or (threads < at_once and idle), f"{threads} for {at_once} at once",
          f"set the variable OMP_NUM_THREADS={at_once}: with more, threads wait for each other, with fewer, cores idle"),
         ("memory", "low", memory < LITTLE_GIB, f"{memory:.1f} GiB for this process", "train small models here"),

@@ -1,6 +1,7 @@
 """How much memory and CPU time this process may use, and how its threads wait for one another."""
 
 import contextlib
+import math
 import os
 import resource
 import sys
@@ -30,8 +31,18 @@ def memory_limit(device: str = "cpu", root: Path = _ROOT) -> int:
     return min(limits)
 
 
-def cores() -> int:
-    """The number of cores that this process may use."""
+def cpu_share(root: Path = _ROOT) -> float:
+    """The CPU time that this process may use, in cores: those it may run on, or less if it has a quota."""
+    return min(allowed_cores(), cpu_quota(root) or math.inf)
+
+
+def cores(root: Path = _ROOT) -> int:
+    """The number of workers that this process can keep busy: its share of the CPU time, rounded down, at least 1."""
+    return max(1, int(cpu_share(root)))
+
+
+def allowed_cores() -> int:
+    """The number of cores that this process may run on, whatever its quota."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

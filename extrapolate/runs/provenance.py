@@ -1,6 +1,5 @@
 """The provenance of results: version, commit, libraries, machine."""
 
-import os
 import platform
 import subprocess
 import sys
@@ -9,6 +8,7 @@ from importlib import metadata
 from pathlib import Path
 
 from extrapolate.machine.distributed import world_size
+from extrapolate.machine.limits import allowed_cores
 from extrapolate.version import __version__
 
 _LIBRARIES = ("torch", "tokenizers", "numpy", "pyarrow", "pandas", "datasets")
@@ -42,7 +42,7 @@ def machine() -> str:
         pass
     torch = sys.modules.get("torch")
     gpu = f", {torch.cuda.get_device_name()}" if torch is not None and torch.cuda.is_available() else ""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    cores = allowed_cores()
     return f"{name}, {cores} {'core' if cores == 1 else 'cores'}{gpu}"
 
 

@@ -10,7 +10,7 @@ from extrapolate import specs
 from extrapolate.data.store import Store
 from extrapolate.encodings.base import Dims
 from extrapolate.errors import UserError
-from extrapolate.machine.devices import can_compile, device_of, fast_bf16
+from extrapolate.machine.devices import can_compile, device_of, precision_of
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.model import find, layer_encodings
 from extrapolate.runs import config as configs
@@ -251,9 +251,7 @@ def hardware(training: Mapping[str, Any]) -> dict[str, str]:
     """Device and precision, with `auto` resolved for this machine."""
     device = device_of(training.get("device", "auto"))
     precision = training.get("precision", "auto")
-    if precision == "auto":
-        precision = "bf16" if device == "cuda" or fast_bf16() else "fp32"
-    return {"device": device, "precision": precision}
+    return {"device": device, "precision": precision_of(device) if precision == "auto" else precision}
 
 
 def with_automatic(config: TrainedConfig, given: Mapping[str, Any]) -> TrainingConfig:

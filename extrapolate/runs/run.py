@@ -1,14 +1,15 @@
 """A run's folder: one trained model. Every write is atomic, every read checked.
 
 It holds `config.json` (resolved configuration, provenance), `model.safetensors`, `tokenizer.json`, `state.safetensors`
-while training is unfinished, `metrics.jsonl` and `metrics.parquet`, `checkpoints/`, `halvings/`, `evals.parquet`, and
-copies of the user's files: `encoding.py` and `extensions/`. Only these copies can run, and only if they are trusted.
+while training is unfinished, `metrics.jsonl` and `metrics.parquet`, `checkpoints/`, `halvings/`, `evals.parquet`,
+`special_tokens.json` and what is kept of a checkpoint's files on its tokens, and copies of the user's files:
+`encoding.py` and `extensions/`. Only these copies can run, and only if they are trusted.
 """
 
 import hashlib
 import re
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,9 @@ import pandas as pd
 from tokenizers import Tokenizer
 
 from extrapolate import files, results, specs
+from extrapolate.data import special_tokens
 from extrapolate.data import tokenizer as tokenizers
+from extrapolate.data.special_tokens import SpecialTokens
 from extrapolate.errors import UserError
 from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.recipe import Recipe, UserFile
@@ -47,10 +50,15 @@ class Run:
     tokenizer_sha256: str = ""
 
     @classmethod
-    def create(cls, path: Path, config: RunConfig, tokenizer: bytes, user_encoding: Path | None = None) -> "Run":
-        """Creates a run in `path`, without weights. tokenizer: the content of its tokenizer.json."""
+    def create(
+        cls, path: Path, config: RunConfig, tokenizer: bytes, user_encoding: Path | None = None,
+        special: Mapping[str, bytes] | None = None,
+    ) -> "Run":  # fmt: skip
+        """Creates a run in `path`, without weights. tokenizer: the content of its tokenizer.json. special: files on its
+        special tokens, by name: see `special_tokens`."""
         path.mkdir(parents=True, exist_ok=True)
-        files.write_bytes(path / TOKENIZER, tokenizer)
+        for name, content in {TOKENIZER: tokenizer, **(special or {})}.items():
+            files.write_bytes(path / name, content)
         if user_encoding is not None:
             _keep(path / USER_ENCODING, user_encoding.read_bytes())
         made, tokenizer_sha256 = provenance(), hashlib.sha256(tokenizer).hexdigest()
@@ -140,6 +148,12 @@ class Run:
         if file.is_file() and file_sha256(file) != self.tokenizer_sha256:
             raise UserError(f"{file} is damaged: its content does not have the hash that {CONFIG} says")
         return tokenizers.read(file)
+
+    @property
+    def special_tokens(self) -> SpecialTokens:
+        """The tokens that begin and end its texts. A run that was trained here has seen none that begins them."""
+        found = special_tokens.find(self.tokenizer, self.path)
+        return replace(found, bos=None) if isinstance(self.config, TrainedConfig) else found
 
     @property
     def finished(self) -> bool:

@@ -14,6 +14,7 @@ from tokenizers import Tokenizer
 
 from extrapolate.api.tokenize import DEFAULT_STORE, default_store, store_there, store_with
 from extrapolate.data.build import StoreSettings
+from extrapolate.data.special_tokens import SpecialTokens
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.evaluation import lengths, plans, probes
@@ -206,6 +207,10 @@ class Planned:
     @property
     def tokenizer(self) -> Tokenizer:
         return self.store.tokenizer()
+
+    @property
+    def special_tokens(self) -> SpecialTokens:
+        return SpecialTokens(eos=(self.store.manifest["eos_id"],))
 
     @cached_property
     def _model(self) -> Model:

@@ -44,11 +44,8 @@ def core_shares(jobs: int) -> list[Share]:
         raise UserError(f"`jobs` must be at least 1, not {jobs}")
     if jobs > cores():
         raise UserError(f"`jobs={jobs}` is more than the {cores()} cores of this process")
-    if not hasattr(os, "sched_getaffinity"):
-        return [Share((), cores() // jobs)] * jobs
-    mine = sorted(os.sched_getaffinity(0))
-    shares = [tuple(mine[slot::jobs]) for slot in range(jobs)]
-    return [Share(share, len(share)) for share in shares]
+    mine = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    return [Share(tuple(mine[slot::jobs]), len(range(slot, cores(), jobs))) for slot in range(jobs)]
 
 
 def take(share: Share) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from extrapolate import specs
+from extrapolate.data import special_tokens
 from extrapolate.data.store import Store
 from extrapolate.encodings.plan import PLAIN
 from extrapolate.errors import UserError
@@ -20,6 +21,7 @@ from extrapolate.runs.config import ImportedConfig, TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest
 from extrapolate.runs.run import CONFIG, Run, check_same, model_of
 from extrapolate.runs.training_config import RATES, TrainingConfig
+from extrapolate.runs.weights import Checkpoint
 
 TUNING_LR, TUNING_TOKENS = 0.1, 0.1  # default learning rate and budget, as shares of those of the run it continues
 
@@ -128,6 +130,16 @@ def continued(
     config, user_file = resolve.with_resolved_encoding(config)
     check_own_extension(config, own, user_file)
     return config, user_file, own
+
+
+def tokens_of(store: Store, start: Checkpoint | None) -> dict[str, bytes]:
+    """What a run keeps on its special tokens: its documents' end, and what is known of a model that it starts from."""
+    ends, folder = [store.manifest["eos_id"]], None
+    if start is not None:
+        parent = Run.open(start.path.parent)
+        if parent.tokenizer.get_vocab() == store.tokenizer().get_vocab():  # so the stop tokens and the template fit
+            ends, folder = [*ends, *(end for end in parent.special_tokens.eos if end not in ends)], parent.path
+    return special_tokens.files_of({"eos_token_id": ends}, folder)
 
 
 def own_extension(extend: str | None, inherited: Recipe | None) -> Recipe | None:

@@ -12,6 +12,7 @@ import pandas as pd
 import torch
 
 from extrapolate import files, results
+from extrapolate.data.special_tokens import KEPT, OF_RUN
 from extrapolate.data.store import Store
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
@@ -39,6 +40,7 @@ from extrapolate.runs.run import (
 )
 from extrapolate.runs.weights import Checkpoint, load_start
 from extrapolate.training import state
+from extrapolate.training.fine_tuning import tokens_of
 from extrapolate.training.halvings import Branch, branches
 from extrapolate.training.learner import Learner, TrainingData
 from extrapolate.training.log import Log, rows_in
@@ -131,7 +133,7 @@ def train(
         else:  # empty, or left by a training that was killed before it first saved
             check_empty(path)
             forget_training(path)
-            run = Run.create(path, config, store.tokenizer_json(), user_encoding)
+            run = Run.create(path, config, store.tokenizer_json(), user_encoding, tokens_of(store, start))
             files.write_bytes(path / LOG, b"")  # see `_finish`
         if extension is not None:
             run.keep_extensions(extension.files)
@@ -169,7 +171,7 @@ def _lacks_metrics(path: Path) -> bool:
 
 def check_empty(path: Path) -> None:
     """Raises UserError if a folder holds anything but a run, such as a token store or other runs."""
-    before = {TOKENIZER, USER_ENCODING}  # written before the configuration
+    before = {TOKENIZER, USER_ENCODING, OF_RUN, *KEPT}  # written before the configuration
     others = sorted(one.name for one in path.iterdir() if one.name[0] != "." and one.name not in before)
     if others and not (path / CONFIG).exists():
         raise UserError(f"{path} is no run, and holds other files ({listed(others)}): choose a new folder as `out`")

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import extrapolate as xt
-from extrapolate.api import run as module
+from extrapolate.data.special_tokens import SpecialTokens
 from extrapolate.evaluation.plans import AppliedExtensions
 from extrapolate.extensions import recipe
 from extrapolate.interop.generation import Drawn
@@ -78,7 +78,7 @@ def test_it_ends_with_the_text(trained: Path, monkeypatch: pytest.MonkeyPatch) -
     tokens = run.tokenizer.encode(xt.generate(run, PROMPT, max_new_tokens=8)).ids
     with torch.no_grad():
         first = int(run.model(torch.tensor([PROMPT]))[0, -1].argmax())
-    monkeypatch.setattr(module, "eos_id", lambda tokenizer: first)
+    monkeypatch.setattr(Run, "special_tokens", SpecialTokens(eos=(-1, first)))
     assert len(tokens) > 1
     assert xt.generate(run, PROMPT, max_new_tokens=8) == run.tokenizer.decode([first])
 

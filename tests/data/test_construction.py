@@ -166,11 +166,11 @@ def test_who_goes_on_holds_out_nothing_that_the_tokenizer_learned_from(
 ) -> None:
     monkeypatch.setattr(shards, "SHARD_TOKENS", 50)
     tokenizer = train_bpe(["one two three"], 257)
-    begin(tmp_path, {}, tokenizer, bytes(8))
+    begin(tmp_path, {}, tokenizer, 0, bytes(8))
     for number in range(8):
         store = Construction(tmp_path)
         text = f"document {number} " * 3
-        store.take(text, Encoded.of(text, Encoder(tokenizer, store.dtype), sketched=False))
+        store.take(text, Encoded.of(text, Encoder(tokenizer, 0, store.dtype), sketched=False))
         store.end()
         store.close()
     with pytest.raises(ValueError, match=r"learned from all but 0 of the 8 documents"):

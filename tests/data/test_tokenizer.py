@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from extrapolate.data import tokenizer as tokenizers
-from extrapolate.data.tokenizer import EOS, SMALLEST_VOCAB, encode, eos_id, load, read, token_bytes, train_bpe
+from extrapolate.data.special_tokens import EOS, find
+from extrapolate.data.tokenizer import SMALLEST_VOCAB, encode, load, read, token_bytes, train_bpe
 from extrapolate.errors import UserError
 
 # Spelled with what the training text has and with what it has not: other scripts, emoji joined of several, controls.
@@ -44,7 +45,7 @@ class TestTraining:
     def test_the_vocabulary_has_exactly_the_size_asked(self, size: int) -> None:
         tokenizer = train_bpe([made_up_text()], size)
         assert sorted(tokenizer.get_vocab().values()) == list(range(size))
-        assert eos_id(tokenizer) == tokenizer.token_to_id("<eos>")
+        assert find(tokenizer).eos == (tokenizer.token_to_id("<eos>"),)
         assert len(tokenizer.encode("naïve 🙂").ids) == 11 or size > SMALLEST_VOCAB  # a token each byte
 
     @pytest.mark.parametrize("size", [-1, 256, 2**24 + 1])
@@ -99,7 +100,7 @@ class TestTraining:
 @given(TEXT)
 def test_tokens_spell_the_text_again_and_their_bytes_add_up_to_it(trained: Tokenizer, text: str) -> None:
     trained.encode_special_tokens = True
-    tokens, sizes = trained.encode(text).ids, token_bytes(trained)
+    tokens, sizes = trained.encode(text).ids, token_bytes(trained, 0)
     assert trained.decode(tokens, skip_special_tokens=False) == text
     assert sizes is not None
     assert int(sizes[tokens].sum()) == len(text.encode())
@@ -107,10 +108,10 @@ def test_tokens_spell_the_text_again_and_their_bytes_add_up_to_it(trained: Token
 
 class TestTokenBytes:
     def test_one_number_per_token_and_none_for_the_end_of_text(self, trained: Tokenizer) -> None:
-        sizes = token_bytes(trained)
+        sizes = token_bytes(trained, 0)
         assert sizes is not None
         assert sizes.shape == (400,)
-        assert sizes[eos_id(trained)] == 0
+        assert sizes[trained.token_to_id("<eos>")] == 0
         assert sorted(set(sizes.tolist())) == list(range(max(sizes) + 1))
 
     def test_tokens_that_are_not_bytes_of_the_text_have_none(self) -> None:
@@ -124,20 +125,20 @@ class TestTokenBytes:
         ):
             changed = train_bpe(["a b"], SMALLEST_VOCAB)
             setattr(changed, name, value)
-            assert token_bytes(changed) is None
-        assert token_bytes(Tokenizer(models.WordLevel({"a": 0}, unk_token="a"))) is None
+            assert token_bytes(changed, 0) is None
+        assert token_bytes(Tokenizer(models.WordLevel({"a": 0}, unk_token="a")), 0) is None
 
     def test_added_tokens_that_are_text_count_their_bytes(self, tmp_path: Path) -> None:
         # GPT-NeoX's tokenizer has runs of spaces as added, not special, tokens: they stand for text.
         tokenizer = train_bpe([made_up_text()], 300)
         tokenizer.add_tokens([AddedToken("    ", normalized=False), AddedToken("é__é", normalized=False)])
-        tokenizer = load(save(tokenizer, tmp_path / "tokenizer.json"))
+        tokenizer = load(save(tokenizer, tmp_path / "tokenizer.json"))[0]
         tokenizer.encode_special_tokens = True
         text = "if x:\n        é__é bada"
         encoding = tokenizer.encode(text)
         assert "    " in encoding.tokens
         assert "é__é" in encoding.tokens
-        sizes = token_bytes(tokenizer)
+        sizes = token_bytes(tokenizer, 0)
         assert sizes is not None
         assert int(sizes[encoding.ids].sum()) == len(text.encode())
 
@@ -145,9 +146,9 @@ class TestTokenBytes:
         tokenizer = train_bpe(["bada bada bada"], 261)
         assert "bada" in tokenizer.get_vocab()
         tokenizer.add_special_tokens(["bada"])
-        tokenizer = load(save(tokenizer, tmp_path / "tokenizer.json"))
+        tokenizer = load(save(tokenizer, tmp_path / "tokenizer.json"))[0]
         tokenizer.encode_special_tokens = True
-        encoding, sizes = tokenizer.encode("bada x"), token_bytes(tokenizer)
+        encoding, sizes = tokenizer.encode("bada x"), token_bytes(tokenizer, 0)
         assert "bada" in encoding.tokens
         assert sizes is not None
         assert int(sizes[encoding.ids].sum()) == 6
@@ -157,27 +158,27 @@ class TestTokenBytes:
         tokenizer = Tokenizer(models.BPE({name: 3 * i for i, name in enumerate(alphabet)}, []))
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         tokenizer.decoder = decoders.ByteLevel()
-        sizes = token_bytes(tokenizer)
+        sizes = token_bytes(tokenizer, 1)
         assert sizes is not None
         assert int(sizes[tokenizer.encode("naïve").ids].sum()) == 6
 
 
 class TestLoading:
     def test_a_saved_tokenizer_is_loaded_as_it_is(self, trained: Tokenizer, tmp_path: Path) -> None:
-        assert load(save(trained, tmp_path / "t.json")).to_str() == trained.to_str()
+        assert load(save(trained, tmp_path / "t.json"))[0].to_str() == trained.to_str()
 
     def test_an_end_of_text_token_is_added_where_there_is_none(self, tmp_path: Path) -> None:
         bare = Tokenizer(models.WordLevel({"a": 0, "b": 1}, unk_token="a"))
-        loaded = load(save(bare, tmp_path / "t.json"))
-        assert eos_id(bare) is None
-        assert eos_id(loaded) == 2
+        loaded = load(save(bare, tmp_path / "t.json"))[0]
+        assert find(bare).eos == ()
+        assert find(loaded).eos == (2,)
         assert json.loads(loaded.to_str())["added_tokens"][0]["special"] is True
 
     def test_nothing_is_added_to_a_text(self, trained: Tokenizer, tmp_path: Path) -> None:
         adding = Tokenizer.from_str(trained.to_str())
         adding.post_processor = processors.TemplateProcessing("<eos> $A", special_tokens=[("<eos>", 0)])
         adding.enable_truncation(4)
-        loaded = load(save(adding, tmp_path / "t.json"))
+        loaded = load(save(adding, tmp_path / "t.json"))[0]
         assert loaded.encode("a bada").ids == trained.encode("a bada").ids
 
     def test_dropout_is_refused(self, trained: Tokenizer, tmp_path: Path) -> None:
@@ -196,8 +197,8 @@ class TestLoading:
     def test_the_usual_names_are_known(self, tmp_path: Path, name: str) -> None:
         tokenizer = Tokenizer(models.WordLevel({"a": 0}, unk_token="a"))
         tokenizer.add_special_tokens([name])
-        loaded = load(save(tokenizer, tmp_path / "t.json"))
-        assert eos_id(loaded) == 1
+        loaded = load(save(tokenizer, tmp_path / "t.json"))[0]
+        assert find(loaded).eos == (1,)
         assert loaded.get_vocab_size() == 2
 
     @pytest.mark.parametrize("content", [None, b"", b"{", b'{"model": 3}', b"\xff\xfe"])

@@ -11,8 +11,8 @@ import torch
 from tokenizers import AddedToken
 
 import extrapolate as xt
+from extrapolate.data.special_tokens import find
 from extrapolate.data.store import Store
-from extrapolate.data.tokenizer import bos_id
 from extrapolate.errors import UserError
 from extrapolate.evaluation.protocols.base import parse_protocol, protocols, with_arguments
 from extrapolate.evaluation.settings import EvaluationSettings
@@ -82,16 +82,16 @@ def test_which_token_it_is(trained: Path, store: Path, word_store: Store) -> Non
     opened = Store.open(store)
     assert beginning_token(Run.open(trained / "rope"), opened) == opened.manifest["eos_id"]
     tokenizer = word_store.tokenizer()
-    assert bos_id(tokenizer) is None
+    assert find(tokenizer).bos is None
 
     def imported(vocab_size: int) -> SimpleNamespace:
         config = SimpleNamespace(vocab_size=vocab_size)
-        return SimpleNamespace(config=config, tokenizer=tokenizer, path=Path("ckpt/hf-x"))
+        return SimpleNamespace(config=config, special_tokens=find(tokenizer), path=Path("ckpt/hf-x"))
 
     assert beginning_token(imported(400), word_store) == tokenizer.token_to_id("<eos>")
     tokenizer.add_special_tokens([AddedToken("<s>", special=True)])
     assert beginning_token(imported(400), word_store) == tokenizer.token_to_id("<s>")
-    with pytest.raises(UserError, match=r"ckpt/hf-x has no token that begins or ends a text, .* leave out `bos`"):
+    with pytest.raises(UserError, match=r"ckpt/hf-x name no token that begins or ends a text, .* leave out `bos`"):
         beginning_token(imported(tokenizer.token_to_id("<s>")), word_store)
 
 

@@ -44,7 +44,7 @@ def store(documents: list[Document], tmp_path_factory: pytest.TempPathFactory) -
 
 def test_a_target_has_its_documents_mean_where_tokens_are_not_bytes(documents: list[Document], store: Store) -> None:
     """The end of a document is no text: all of its other tokens together stand for all of its bytes."""
-    assert token_bytes(store.tokenizer()) is None
+    assert token_bytes(store.tokenizer(), store.manifest["eos_id"]) is None
     split = store.split("test")
     texts = {document.id: document.text for document in documents}
     assert len(split.ids) == 3

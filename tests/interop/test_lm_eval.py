@@ -17,6 +17,7 @@ from tokenizers.processors import TemplateProcessing
 
 import extrapolate as xt
 from extrapolate import results
+from extrapolate.data.special_tokens import SpecialTokens
 from extrapolate.reports import tasks
 from extrapolate.runs.run import Run
 
@@ -377,8 +378,10 @@ def test_a_folder_of_tasks_runs_only_once_it_is_trusted(by: str, ckpt: Path, tmp
 def test_a_text_begins_with_what_the_tokenizer_begins_it_with(ckpt: Path) -> None:
     plain, other = RunLM(ckpt / "rope", device="cpu"), Run.open(ckpt / "rope").tokenizer
     other.post_processor = TemplateProcessing(single="<eos> $A", special_tokens=[("<eos>", plain.eot_token_id)])
-    other.enable_truncation(2)
-    subject = SimpleNamespace(**{name: getattr(plain.run, name) for name in SUBJECT}, tokenizer=other)
+    special = SpecialTokens(eos=(plain.eot_token_id,))
+    subject = SimpleNamespace(
+        **{name: getattr(plain.run, name) for name in SUBJECT}, tokenizer=other, special_tokens=special
+    )
     lm = RunLM(subject, device="cpu")
     text = plain.tok_encode("some words of a text")
     assert lm.tok_encode("some words of a text") == [lm.prefix_token_id, *text]

@@ -17,8 +17,8 @@ def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict
     """What is found on a machine with these cores, a quota of their time, threads, and GiB of memory and disk."""
 
     def examined(cores: int = 2, quota: float | None = None, threads: int = 2, gib: float = 64) -> dict[str, Finding]:
-        monkeypatch.setattr(examination, "cores", lambda: cores)
-        monkeypatch.setattr(examination, "cpu_quota", lambda: quota)
+        monkeypatch.setattr(examination, "allowed_cores", lambda: cores)
+        monkeypatch.setattr(examination, "cpu_share", lambda: min(cores, quota or cores))
         monkeypatch.setattr(examination, "memory_limit", lambda: int(gib * GIB))
         monkeypatch.setattr(examination.shutil, "disk_usage", lambda _: type("Usage", (), {"free": gib * GIB}))
         monkeypatch.setattr(torch, "get_num_threads", lambda: threads)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from extrapolate.machine.limits import SPINS, cpu_quota, memory_limit, wait_briefly
+from extrapolate.machine.limits import SPINS, cores, cpu_quota, cpu_share, memory_limit, wait_briefly
 
 
 @pytest.fixture(autouse=True)
@@ -64,6 +64,19 @@ def test_the_least_limit_of_all_groups_up_to_the_root_counts(
     root = machine(tmp_path, line, files)
     assert memory_limit(root=root) == memory
     assert cpu_quota(root) == quota
+
+
+@pytest.mark.parametrize(
+    ("quota", "share", "workers"),
+    [("150000 100000", 1.5, 1), ("50000 100000", 0.5, 1), ("700000 100000", 7.0, 7), ("9000000 100000", 24, 24),
+     ("max 100000", 24, 24)],
+)  # fmt: skip
+def test_workers_are_as_many_as_the_quota_of_a_group_above_keeps_busy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quota: str, share: float, workers: int
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(24)))
+    root = machine(tmp_path, f"0::/{TASK}", {f"{JOB}/cpu.max": quota, f"{TASK}/cpu.max": "max 100000"})
+    assert (cpu_share(root), cores(root)) == (share, workers)
 
 
 def test_groups_beside_those_of_the_process_do_not_count(tmp_path: Path) -> None:

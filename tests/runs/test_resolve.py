@@ -15,7 +15,6 @@ from extrapolate.evaluation.losses import ignored, scores_at
 from extrapolate.machine import devices
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.model import Model
-from extrapolate.runs import resolve as resolving
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest, operations, resolve, run_name, token_operations
 from extrapolate.runs.run import Run
@@ -45,12 +44,13 @@ def store(tmp_path: Path) -> Store:
 def plain_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without CUDA or fast bfloat16, whatever runs the tests."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(resolving, "fast_bf16", lambda: False)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", dict)
 
 
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch, plain_cpu: None) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: True)
 
 
 def request(file: Path | None = None, pe: str | None = "rope", **training: Any) -> TrainingRequest:
@@ -159,7 +159,7 @@ class TestAutomatic:
         assert training.micro_batch_tokens == 4096
 
     def test_fast_bfloat16_is_used_unless_told_otherwise(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(resolving, "fast_bf16", lambda: True)
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
         assert config(store, request()).training.precision == "bf16"
         assert config(store, request(precision="fp32")).training.precision == "fp32"
 
@@ -168,6 +168,16 @@ class TestAutomatic:
         training = config(store, request()).training
         assert (training.device, training.precision) == ("cuda", "bf16")
         assert config(store, request(device="cpu")).training.device == "cpu"
+
+    @pytest.mark.usefixtures("gpu")
+    def test_a_gpu_that_emulates_bfloat16_computes_in_float32(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As a T4 or V100: with emulation counted, torch says that they support it."""
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (7, 5))
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: including_emulation)
+        assert config(store, request()).training.precision == "fp32"
+        assert config(store, request(precision="bf16")).training.precision == "bf16"
 
     def test_a_gpu_that_is_not_there_is_refused(self, store: Store) -> None:
         with pytest.raises(ValueError, match="no CUDA device that torch can use; use `device='cpu'`"):

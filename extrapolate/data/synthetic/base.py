@@ -13,7 +13,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from extrapolate import specs
 from extrapolate.data.documents import Document
-from extrapolate.data.tokenizer import EOS
+from extrapolate.data.special_tokens import EOS
 from extrapolate.errors import UserError
 
 ALPHABET = string.ascii_letters + string.digits

@@ -2,19 +2,20 @@
 
 import hashlib
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from extrapolate import files
+from extrapolate.data.hub import downloaded
+from extrapolate.data.special_tokens import KEPT
 from extrapolate.errors import UserError
 from extrapolate.interop.huggingface.config import ACTIVATIONS, Fields, architecture_of, completed, short
 from extrapolate.model.config import ModelConfig
 
 WEIGHTS, INDEX, CONFIG, TOKENIZER = "model.safetensors", "model.safetensors.index.json", "config.json", "tokenizer.json"
-NEEDED = [CONFIG, TOKENIZER, WEIGHTS, INDEX, "model-*.safetensors"]
+NEEDED = [CONFIG, TOKENIZER, *KEPT, WEIGHTS, INDEX, "model-*.safetensors"]
 
 
 @dataclass(frozen=True)
@@ -31,9 +32,9 @@ class Source:
         return self.folder / TOKENIZER
 
     def sha256(self) -> str:
-        """A hash of the configuration, the tokenizer and the weights, file by file."""
-        digest = hashlib.sha256()
-        for path in (self.folder / CONFIG, self.tokenizer, *self.weights):
+        """A hash of the configuration, the tokenizer, all that is said of its tokens, and the weights, file by file."""
+        digest, more = hashlib.sha256(), [self.folder / name for name in KEPT]
+        for path in (self.folder / CONFIG, self.tokenizer, *filter(Path.is_file, more), *self.weights):
             with path.open("rb") as file:
                 digest.update(hashlib.file_digest(file, "sha256").digest())
         return digest.hexdigest()
@@ -46,7 +47,7 @@ def find(name: str) -> Source:
     """
     folder = Path(os.path.expanduser(name))  # unlike Path's, it takes ~ and an unknown user
     if not name or not folder.is_dir():
-        folder = _downloaded(name)
+        folder = downloaded(name, NEEDED)
     for needed in (CONFIG, TOKENIZER):
         if not (folder / needed).is_file():
             raise UserError(f"hf:{name} has no {needed}, which is needed: {folder}")
@@ -54,19 +55,6 @@ def find(name: str) -> Source:
     if not isinstance(config, dict):
         raise UserError(f"{folder / CONFIG} is damaged: it is not an object")
     return Source(folder, completed(Fields(folder / CONFIG, config)), _weight_files(folder, name))
-
-
-def _downloaded(name: str) -> Path:
-    if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) or name.startswith("."):
-        raise UserError(f"hf:{name}: no such folder, and not a name on the Hugging Face Hub, such as hf:USER/MODEL")
-    from huggingface_hub import snapshot_download
-
-    try:
-        return Path(snapshot_download(name, allow_patterns=NEEDED))
-    except Exception as error:  # the library lets errors of its transport through
-        raise UserError(
-            f"hf:{name}: there is no folder {name}, and it cannot be downloaded from the Hugging Face Hub: {error}"
-        ) from error
 
 
 def _weight_files(folder: Path, name: str) -> tuple[Path, ...]:

@@ -27,7 +27,8 @@ def test_a_store_has_a_token_for_every_state(spec: str, tmp_path: Path) -> None:
         for row, key in enumerate(split.ids):
             tokens = split.slice(split.offsets[row], split.offsets[row + 1]).tolist()
             assert tokens == [*(alphabet.index(letter) for letter in drawn[key]), source.states]
-    assert token_bytes(store.tokenizer()) is None  # a token is a byte all the same: documents' means are exact
+    # A token is a byte all the same: documents' means are exact.
+    assert token_bytes(store.tokenizer(), store.manifest["eos_id"]) is None
     assert Store.open(tmp_path / "store").corpus_hash == store.corpus_hash
 
 

@@ -1,17 +1,18 @@
 """Local files: finding them by path, and the kinds of files that can be read."""
 
-import glob
 import importlib.util
 import io
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
 from extrapolate import specs
 from extrapolate.data.documents import Document, Files, check_size
 from extrapolate.data.sources.base import form, sources
+from extrapolate.data.sources.local._paths import Found
 from extrapolate.errors import UserError
 
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}  # by the suffix after that of the kind of file: a.txt.gz
@@ -102,7 +103,8 @@ kinds: specs.Registry[FileKind] = specs.Registry("kind of file")  # by suffix: "
 class LocalFiles(Files):
     """A file, every readable file of a folder, or the files that a glob matches, sorted by their paths.
 
-    Files may be compressed: `a.txt.gz` is read like `a.txt`.
+    Files may be compressed: `a.txt.gz` is read like `a.txt`. Linked folders are read like others, each once; names that
+    begin with a dot are skipped.
     """
 
     def __init__(self, spec: str, text_field: str) -> None:
@@ -113,17 +115,21 @@ class LocalFiles(Files):
         path = Path(spec)
         if os.path.isdir(spec):  # unlike Path's, it accepts any text
             self.root = path
-            found = [p for p in path.rglob("*") if LocalFile(p).suffix in kinds.names() and p.is_file()]
+            matched = Found(path, ["**"])
+            found = [p for p in matched.paths() if _readable(p) and p.is_file()]
             if not found:
                 raise UserError(f"{spec} holds no {', '.join(kinds.names())} file")
         elif os.path.isfile(spec):
-            self.root, found = path.parent, [path]
+            self.root, found, matched = path.parent, [path], Found(path, [])
         else:
             self.root = Path()
-            found = [p for p in map(Path, glob.glob(spec, recursive=True)) if p.is_file()]
+            matched = Found(Path(path.anchor), path.relative_to(path.anchor).parts)
+            found = [p for p in matched.paths() if os.path.isfile(p)]
             if not found:
                 raise _no_source(spec)
-        self.files = [LocalFile(path) for path in sorted(found)]
+        left_out = {p: why for p, why in matched.skipped.items() if p.is_dir() or _readable(p)}
+        self.skipped = replace(matched, skipped=left_out).counts()
+        self.files = [LocalFile(path) for path in found]
         for file in self.files:
             _check(file)
 
@@ -144,6 +150,11 @@ class LocalFiles(Files):
         if any(file.compression for file in self.files):
             return None
         return sum(kinds[file.suffix].size(file, self.text_field) for file in self.files)
+
+
+def _readable(path: Path) -> bool:
+    """Whether a file's name says that it is of a kind that can be read."""
+    return LocalFile(path).suffix in kinds.names()
 
 
 def _check(file: LocalFile) -> None:

@@ -87,6 +87,37 @@ def test_what_is_no_file_is_left_out(mixed: Path, documents) -> None:
                 open_source(str(mixed / name))
 
 
+@pytest.mark.parametrize("spec", ["", "/**/*", "/**"])
+def test_a_folder_and_a_glob_read_the_same_files(tmp_path: Path, documents, spec: str) -> None:
+    """Through links to folders, once each, and without what a Mac, Jupyter or git hides."""
+    texts, other = tmp_path / "texts", tmp_path / "other"
+    for folder in (texts / "inner", texts / ".ipynb_checkpoints", other / "far"):
+        folder.mkdir(parents=True)
+    for file in ("texts/a.txt", "texts/inner/b.txt", "other/far/c.txt"):
+        (tmp_path / file).write_text(file)
+    for file in ("._a.txt", ".DS_Store", "inner/._b.txt", ".ipynb_checkpoints/a-checkpoint.txt"):
+        (texts / file).write_bytes(b"\0\xff")
+    (texts / "aside").symlink_to(other)  # comes before the folders of this one
+    (texts / "again").symlink_to(texts / "inner")
+    (other / "far" / "back").symlink_to(texts)
+    (texts / "inner" / "up").symlink_to(tmp_path)
+    assert {document.text for document in documents(f"{texts}{spec}")} == {
+        "texts/a.txt", "texts/inner/b.txt", "other/far/c.txt"
+    }  # fmt: skip
+    skipped = open_source(f"{texts}{spec}").skipped
+    assert skipped == (
+        f"3 with a dot in front ({texts}/._a.txt, {texts}/.ipynb_checkpoints, {texts}/inner/._b.txt); "
+        f"3 linked to a folder read already ({texts}/again, {texts}/aside/far/back, {texts}/inner/up)"
+    )
+
+
+def test_what_is_named_is_read_although_it_is_hidden(tmp_path: Path, documents) -> None:
+    (tmp_path / ".texts").mkdir()
+    (tmp_path / ".texts" / ".a.txt").write_text("text")
+    for spec in (".texts/.a.txt", ".texts/.*", ".t*/.a.txt"):
+        assert [document.text for document in documents(f"{tmp_path}/{spec}")] == ["text"]
+
+
 def test_a_name_that_is_not_utf8_is_spelt_in_the_id(tmp_path: Path, documents) -> None:
     (tmp_path / os.fsdecode(b"caf\xe9.txt")).write_text("text")
     assert [document.id for document in documents(tmp_path)] == ["caf\\xe9.txt"]
