@@ -4,6 +4,7 @@ Slow imports are inside `main`, so that a Ctrl-C during them ends the program pr
 """
 
 import contextlib
+import io
 import os
 import signal
 import sys
@@ -23,6 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     The exit code is 0, or 2 for bad input, 1 for a failure at run time, 130 after Ctrl-C or SIGTERM, and 141 if the
     reader of the output has gone.
     """
+    _make_streams_usable()
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
     wait_briefly()
@@ -45,11 +47,34 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(code)
 
 
+def _make_streams_usable() -> None:
+    """Opens the standard streams that whoever started the program has closed, and lets the others take all text.
+
+    A closed one is None in Python, and the next file that is opened would get its number, and what libraries and child
+    processes print. Characters that an encoding such as ASCII lacks are written as `\\xb7`.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        stream = getattr(sys, name)
+        if stream is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)  # the lowest free number, as a rule its own
+            if nowhere != number:
+                os.dup2(nowhere, number)
+                os.close(nowhere)
+            os.set_inheritable(number, True)
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8"))
+        elif number and isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def _run_quietly(arguments: list[str]) -> int:
     """Runs a command. Of several processes that run it together, only the first writes to the terminal."""
     if is_first():
         return _run(arguments)
-    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+    with (
+        open(os.devnull, "w", encoding="utf-8") as nowhere,
+        contextlib.redirect_stdout(nowhere),
+        contextlib.redirect_stderr(nowhere),
+    ):
         return _run(arguments)
 
 
