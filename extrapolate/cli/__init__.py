@@ -12,7 +12,6 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from extrapolate.machine.distributed import is_first
 from extrapolate.machine.limits import wait_briefly
 
 STOPPED = 130
@@ -31,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     os.environ["PYTHONSAFEPATH"] = "1"  # for torch and multiprocessing, whose `python -c` must not import from here
     try:
         with _handling({signal.SIGTERM: signal.default_int_handler}):
-            code = _run_quietly([argument for argument in given if argument != "--debug"])
+            code = _run([argument for argument in given if argument != "--debug"])
     except (Exception, KeyboardInterrupt, SystemExit) as error:
         with _handling({signal.SIGTERM: signal.SIG_IGN, signal.SIGINT: signal.SIG_IGN}):  # while it ends
             from extrapolate.cli.ending import end, what_ended
@@ -64,18 +63,6 @@ def _make_streams_usable() -> None:
             setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8"))
         elif number and isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-
-
-def _run_quietly(arguments: list[str]) -> int:
-    """Runs a command. Of several processes that run it together, only the first writes to the terminal."""
-    if is_first():
-        return _run(arguments)
-    with (
-        open(os.devnull, "w", encoding="utf-8") as nowhere,
-        contextlib.redirect_stdout(nowhere),
-        contextlib.redirect_stderr(nowhere),
-    ):
-        return _run(arguments)
 
 
 def _run(arguments: list[str]) -> int:
