@@ -159,8 +159,8 @@ def completed(given: Fields) -> Fields:
     name = architectures[0] if isinstance(architectures, list) and len(architectures) == 1 else architectures
     if not isinstance(name, str) or name not in ARCHITECTURES.keys() | TEXT_OF.keys():
         known = ", ".join((*ARCHITECTURES, *TEXT_OF))
-        said = {field: short(given.values.get(field)) for field in ("architectures", "model_type")}
-        raise given.error(f"{' and '.join(f'{field} is {one}' for field, one in said.items())}; can be read: {known}")
+        both = " and ".join(f"{name} is {short(given.values.get(name))}" for name in ("architectures", "model_type"))
+        raise given.error(f"{both}; what can be read: {known}")
     said, prefix = given.values, ""
     if name in TEXT_OF:
         name, prefix, text = TEXT_OF[name], TEXT, said.get("text_config")
