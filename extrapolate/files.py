@@ -20,6 +20,8 @@ FORMAT = 1
 SEAL = "sha256"  # the entry of a sealed JSON object
 FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)  # errors for lack of space
 
+NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # errors of flock on a disk that has none
+
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Calls `write` with a temporary name beside `path`, flushes, and renames. On failure nothing is left behind."""
@@ -152,7 +154,7 @@ class InUse(UserError):  # noqa: N818 (what the place is)
 def locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
     """Locks the folder for one writer, or for several that share it. A killed process releases its lock.
 
-    Raises InUse if another process holds it.
+    Raises InUse if another process holds it, UserError if the disk has no locks.
     """
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file, not a folder; choose another `out`")
@@ -230,6 +232,15 @@ def _held(path: Path, what: Path, *, shared: bool = False) -> Iterator[None]:
             mine = os.path.samestat(os.fstat(file.fileno()), path.stat())
         except (BlockingIOError, FileNotFoundError):  # held, or just released and removed
             mine = False
+        except OSError as error:
+            if error.errno not in NO_LOCKS:
+                raise
+            path.unlink(missing_ok=True)
+            raise UserError(
+                f"the disk of {path.parent.resolve()} has no file locks ({os.strerror(error.errno)}), so two processes "
+                f"could write {what} at once: choose a folder on another disk, or mount this one with locks, such as "
+                "-o flock for Lustre and -o local_lock=all for NFS"
+            ) from error
         if not mine:
             raise InUse(f"{what} is being written by another process; wait for it or use another folder")
         yield

@@ -1,6 +1,7 @@
 """A crash leaves the old file or the new one; a folder has one writer."""
 
 import contextlib
+import errno
 import json
 import os
 import signal
@@ -130,6 +131,19 @@ class TestLock:
             pass
         with files.locked(tmp_path):
             pass
+
+    @pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
+    @pytest.mark.parametrize("make", [files.locked, files.new_folder])
+    def test_a_disk_without_locks_is_named_with_what_to_do(self, tmp_path: Path, monkeypatch, number, make) -> None:
+        def flock(*arguments: object) -> None:
+            raise OSError(number, os.strerror(number))
+
+        monkeypatch.setattr(files.fcntl, "flock", flock)
+        (tmp_path / "disk").mkdir()
+        said = f"the disk of {tmp_path}/disk.* has no file locks .*: choose a folder on "
+        with pytest.raises(UserError, match=said), make(tmp_path / "disk" / "run"):
+            pytest.fail("nothing is locked")
+        assert list(tmp_path.rglob("*lock")) == []
 
     def test_a_lock_that_was_removed_meanwhile_does_not_count(self, tmp_path: Path) -> None:
         """Else two processes could each hold a file of that name."""

@@ -216,8 +216,8 @@ def inspect(runs: "Runs", *, progress: Progress = QUIET, **settings: Unpack[Insp
     (default: 16, or fewer if the longest have more than 2,048 tokens, but at least 4). split: `test` or `validation`.
     Other arguments are those of `evaluate`.
 
-    Raises UserError before starting if a setting is invalid, or under torchrun, which cannot share this work. If some
-    of several runs fail, the others are inspected, and RunsFailed is raised at the end, with their rows in `evaluated`.
+    Raises UserError before starting if a setting is invalid. If some of several runs fail, the others are inspected,
+    and RunsFailed is raised at the end, with their rows in `evaluated`.
     """
     from extrapolate import results
     from extrapolate.api.in_turn import InTurn, table
@@ -225,10 +225,7 @@ def inspect(runs: "Runs", *, progress: Progress = QUIET, **settings: Unpack[Insp
     from extrapolate.api.training import opened_store
     from extrapolate.inspection import inspection
     from extrapolate.machine.devices import device_of
-    from extrapolate.machine.distributed import world_size
 
-    if world_size() > 1:
-        raise UserError("runs are inspected by one process: start it without torchrun")
     asked = settings_of(InspectionSettings, with_specs(settings))
     store, device = opened_store(settings.get("data")), device_of(settings.get("device") or "auto")
     turns = InTurn(runs, settings.get("seq_len"), progress)

@@ -79,6 +79,8 @@ def store_with(settings: StoreSettings, out: Path, progress: Progress, workers: 
             f"{name}: {split['documents']:,} documents, {split['tokens']:,} tokens, "
             f"the longest {split['longest_document']:,}"
         )
+    if without := store.manifest["without_text"]:
+        progress.say(f"left out {without:,} documents without text: null or empty")
     if (column := store.manifest["split_column"]) == "used":
         progress.say(f"the splits are those that the column 'split' of {settings.source} names")
     elif column == "not used":

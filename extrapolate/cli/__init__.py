@@ -4,6 +4,7 @@ Slow imports are inside `main`, so that a Ctrl-C during them ends the program pr
 """
 
 import contextlib
+import io
 import os
 import signal
 import sys
@@ -11,7 +12,6 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from extrapolate.machine.distributed import is_first
 from extrapolate.machine.limits import wait_briefly
 
 STOPPED = 130
@@ -23,13 +23,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     The exit code is 0, or 2 for bad input, 1 for a failure at run time, 130 after Ctrl-C or SIGTERM, and 141 if the
     reader of the output has gone.
     """
+    _make_streams_usable()
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
     wait_briefly()
     os.environ["PYTHONSAFEPATH"] = "1"  # for torch and multiprocessing, whose `python -c` must not import from here
     try:
         with _handling({signal.SIGTERM: signal.default_int_handler}):
-            code = _run_quietly([argument for argument in given if argument != "--debug"])
+            code = _run([argument for argument in given if argument != "--debug"])
     except (Exception, KeyboardInterrupt, SystemExit) as error:
         with _handling({signal.SIGTERM: signal.SIG_IGN, signal.SIGINT: signal.SIG_IGN}):  # while it ends
             from extrapolate.cli.ending import end, what_ended
@@ -45,12 +46,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(code)
 
 
-def _run_quietly(arguments: list[str]) -> int:
-    """Runs a command. Of several processes that run it together, only the first writes to the terminal."""
-    if is_first():
-        return _run(arguments)
-    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
-        return _run(arguments)
+def _make_streams_usable() -> None:
+    """Opens the standard streams that whoever started the program has closed, and lets the others take all text.
+
+    A closed one is None in Python, and the next file that is opened would get its number, and what libraries and child
+    processes print. Characters that an encoding such as ASCII lacks are written as `\\xb7`.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        stream = getattr(sys, name)
+        if stream is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)  # the lowest free number, as a rule its own
+            if nowhere != number:
+                os.dup2(nowhere, number)
+                os.close(nowhere)
+            os.set_inheritable(number, True)
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8"))
+        elif number and isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _run(arguments: list[str]) -> int:

@@ -6,6 +6,7 @@ import typer
 
 from extrapolate.cli import bench, catalogue, check, evaluate, rows, sweep, train
 from extrapolate.cli.ending import Ended
+from extrapolate.machine import distributed
 from extrapolate.version import __version__
 
 
@@ -25,6 +26,18 @@ class _Command(typer.core.TyperCommand):
         for title, records in sections.items():
             with formatter.section(title):
                 formatter.write_dl(records)
+
+    def invoke(self, ctx: Any) -> Any:
+        distributed.work_alone()
+        return super().invoke(ctx)
+
+
+class _SharedCommand(_Command):
+    """One that several processes run together. Only the first of them writes to the terminal."""
+
+    def invoke(self, ctx: Any) -> Any:
+        with distributed.quiet_unless_first():
+            return super(_Command, self).invoke(ctx)
 
 
 class _Group(typer.core.TyperGroup):
@@ -68,4 +81,5 @@ for _command in (
     sweep.sweep, sweep.status, rows.compare, train.export, bench.bench, check.check, check.doctor,
     catalogue.encodings, catalogue.extensions, catalogue.columns,
 ):  # fmt: skip
-    app.command(_command.__name__.replace("_", "-"), cls=_Command)(_command)
+    _shared = _command in (train.train, evaluate.eval_lengths)
+    app.command(_command.__name__.replace("_", "-"), cls=_SharedCommand if _shared else _Command)(_command)

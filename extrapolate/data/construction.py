@@ -40,7 +40,10 @@ _ROUND_TRIP_TOKENS = 2**20  # of held-out documents, to decode
 
 
 class ConstructionState(Section):
-    """Progress. `read`: documents read from the source; `read_bytes`: of their text; `records`: documents kept."""
+    """Progress. `read`: documents read from the source; `read_bytes`: of their text; `records`: documents kept.
+
+    without_text: documents that are null or empty.
+    """
 
     format: int = FORMAT
     made_from: dict[str, Any]
@@ -48,6 +51,7 @@ class ConstructionState(Section):
     bound: str | None  # see Learning, in hexadecimal digits; None if the tokenizer was not learned
     read: Count = 0
     read_bytes: Count = 0
+    without_text: Count = 0
     records: Count = 0
     passages: Count = 0
     whole: bool = False  # whether the source was read to its end
@@ -121,6 +125,7 @@ class Construction:
         self.dtype = "uint16" if self.vocab_size <= 2**16 else "uint32"
         self.eos_id = progress.eos_id
         self.read, self.read_bytes, self.whole = progress.read, progress.read_bytes, progress.whole
+        self._without_text = progress.without_text
         self._train = Shards(folder, "train", self.dtype, progress.train, progress.train_part)
         self._long = Shards(folder, "long", self.dtype, progress.long, EMPTY)
         bound = None if progress.bound is None else bytes.fromhex(progress.bound)
@@ -151,6 +156,7 @@ class Construction:
             self._records.add(np.array([(encoded.digest, count - 1, long, _NAMED.index(split))], _RECORD))
             self._tokens, self._since_saved = self._tokens + count, self._since_saved + count
         self.read, self.read_bytes = self.read + 1, self.read_bytes + encoded.size
+        self._without_text += not encoded.size
         return True
 
     @property
@@ -172,8 +178,9 @@ class Construction:
         names = [name for name in (*self._train.names, *self._long.names) if name not in self._progress.files]
         self._progress = ConstructionState(
             made_from=self._progress.made_from, eos_id=self.eos_id, bound=self._progress.bound, read=self.read,
-            read_bytes=self.read_bytes, records=self._records.count, passages=self._passages.count, whole=self.whole,
-            train=self._train.names, train_part=self._train.part, long=self._long.names,
+            read_bytes=self.read_bytes, without_text=self._without_text, records=self._records.count,
+            passages=self._passages.count, whole=self.whole, train=self._train.names, train_part=self._train.part,
+            long=self._long.names,
             files=self._progress.files | {name: Content(**content(self._folder / name)) for name in names},
         )  # fmt: skip
         files.write_sealed(self._folder / PROGRESS, self._progress.model_dump())
@@ -199,6 +206,7 @@ class Construction:
             "splits": splits | {"train": splits["train"] | {"late": late}},
             "corpus_hash": self._corpus_hash(chosen),
             "round_trip": round_trip,
+            "without_text": self._without_text,
             **said,
             "files": {name: there.get(name) or content(self._folder / name) for name in names},
         }

@@ -185,7 +185,7 @@ class Learning:
                 heldout.add(digest)
             if len(content) >= min_bytes:
                 hashes.append(int.from_bytes(digest))
-            else:
+            elif content:
                 shorter = True
             if characters <= 0:
                 break

@@ -76,8 +76,8 @@ class Manifest(Section):
     """Every entry of a manifest.
 
     near_duplicates: None if not searched for. split_column: whether the splits are those of the source's own column;
-    None if it has no such column. source_content: see `Lasting.content`; None if
-    unknown.
+    None if it has no such column. source_content: see `Lasting.content`; None if unknown. without_text: how many
+    documents of the source were null or empty.
     """
 
     format: int
@@ -93,6 +93,7 @@ class Manifest(Section):
     round_trip: RoundTrip
     split_column: Literal["used", "not used"] | None
     source_content: str | None
+    without_text: Count = 0
 
     @model_validator(mode="after")
     def _token_ids_fit(self) -> "Manifest":

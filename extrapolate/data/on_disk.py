@@ -21,7 +21,9 @@ class Seen:
         self._path = path
         path.unlink(missing_ok=True)
         path.touch()  # if this fails, the error says why, which the library's does not
-        self._base = sqlite3.connect(path, isolation_level=None)
+        # Without locks, which some disks lack: no other process knows the file.
+        uri = f"{path.absolute().as_uri()}?vfs=unix-none"
+        self._base = sqlite3.connect(uri, uri=True, isolation_level=None)
         # A resuming process starts a new file, so nothing has to be durable.
         for setting in ("journal_mode=OFF", "synchronous=OFF", "locking_mode=EXCLUSIVE", f"cache_size=-{CACHE_KIB}"):
             self._execute(f"PRAGMA {setting}")

@@ -52,7 +52,7 @@ def check(run: AnyRun, store: Store, settings: EvaluationSettings) -> None:
                 f"{needed // 10**9:,} GB of memory, and this machine has {limit // 10**9:,} GB: give fewer"
             )
     check_grows(run.path / PROBES_TABLE, PROBES)
-    split, vocabulary = store.split(settings.split), Vocabulary.of(store)
+    split, vocabulary = store.split(settings.split), Vocabulary.of(store, run.config.vocab_size)
     for probe in settings.parsed_probes():
         for length in lengths_of(settings.factors, run.config.seq_len):
             probe.sequences(length, 0.0, 1, split, vocabulary)
@@ -71,9 +71,18 @@ class Sequences:
     candidates_WC: np.ndarray
 
     @classmethod
-    def make(cls, probe: Probe, length: int, depth: float, trials: int, store: Store, split: Split) -> "Sequences":
-        """Draws the windows, which are the same for every run and extension on one store."""
-        vocabulary = Vocabulary.of(store)
+    def make(
+        cls,
+        probe: Probe,
+        length: int,
+        depth: float,
+        trials: int,
+        store: Store,
+        split: Split,
+        embedded: int | None = None,
+    ) -> "Sequences":
+        """Draws the windows, the same for every run and extension on one store. embedded: see `Vocabulary`."""
+        vocabulary = Vocabulary.of(store, embedded)
         tokens_WN, answers_A = probe.sequences(length, depth, trials, split, vocabulary)
         content = tokens_WN.astype("<i8").tobytes() + answers_A.astype("<i8").tobytes()
         digest = hashlib.sha256(f"{store.corpus_hash} {split.name} {probe.text}\n".encode() + content)
@@ -211,7 +220,8 @@ def expected_inputs(run: AnyRun, store: Store, settings: EvaluationSettings) -> 
     found: Inputs = Counter()
     if not settings.probes:
         return found
-    model, split, vocabulary = run.build_model(), store.split(settings.split), Vocabulary.of(store)
+    model, split = run.build_model(), store.split(settings.split)
+    vocabulary = Vocabulary.of(store, model.vocab_size)
     chosen = extensions_to_evaluate(run, model, settings.extend)
     times = len(run.checkpoints(settings.checkpoint)) * len(settings.precisions)
     for length in lengths_of(settings.factors, model.seq_len):
@@ -274,7 +284,8 @@ class _ProbeEvaluation:
         """The windows, and the control's scores."""
         if (length, depth) not in self._sequences:
             trials = self.settings.trials
-            made = Sequences.make(self.probe, length, depth, trials, self.store, self.split)
+            embedded = self.model.vocab_size
+            made = Sequences.make(self.probe, length, depth, trials, self.store, self.split, embedded)
             control = control_score(
                 self.model, made, self.model.seq_len, self.control_plan, precision=self.precision, progress=advance
             )

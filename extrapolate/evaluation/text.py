@@ -1,6 +1,7 @@
 """Whether a model can be evaluated on the text of a token store."""
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from tokenizers import Tokenizer
@@ -11,8 +12,8 @@ from extrapolate.evaluation.any_run import AnyRun
 from extrapolate.runs.config import TrainedConfig
 
 
-def check_text(run: AnyRun, store: Store) -> None:
-    """Raises UserError unless a store's held-out text is in the run's own tokens."""
+def check_text(run: AnyRun, store: Store, splits: Iterable[str] = HELDOUT) -> None:
+    """Raises UserError unless the text of a store's splits is in the run's own tokens, all with embeddings."""
     config = run.config
     if isinstance(config, TrainedConfig) and store.corpus_hash == config.data.corpus_hash:
         return
@@ -21,7 +22,7 @@ def check_text(run: AnyRun, store: Store) -> None:
             f"{store.path} was made with another tokenizer than that of {run.path}; tokenise the text with its own: "
             f"extrapolate tokenize SOURCE --tokenizer {run.path}/tokenizer.json --out {store.path}-{run.name}"
         )
-    largest = max(_largest_token(store.split(name)) for name in HELDOUT)
+    largest = max(_largest_token(store.split(name)) for name in splits)
     if largest >= config.vocab_size:
         raise UserError(
             f"{store.path} holds the token {largest}, and {run.path} has embeddings for {config.vocab_size}: "

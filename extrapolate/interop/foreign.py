@@ -223,7 +223,7 @@ def foreign(
         folder = path if path.is_dir() else path.parent
         own = tokenizers.read(path / "tokenizer.json" if path.is_dir() else path)
     special = special_tokens.find(own, folder)
-    given = _tried(ForeignModel(call, name, seq_len, 0, max_length, device), own.get_vocab_size())
+    given = _tried(ForeignModel(call, name, seq_len, 0, max_length, device), own)
     model = ForeignModel(call, name, seq_len, given, max_length, device)
     check_longest(model, PLAIN, [min(TRIED, seq_len, max_length or TRIED)], name)
     config = ForeignConfig(
@@ -266,8 +266,12 @@ def loaded(file: Path, function: str) -> ForeignRun:
 
 
 @torch.inference_mode()
-def _tried(model: ForeignModel, vocab_size: int) -> int:
-    """Tries a model; returns its number of logits per token. Raises UserError if it cannot be evaluated."""
+def _tried(model: ForeignModel, tokenizer: Tokenizer) -> int:
+    """Tries a model; returns its number of logits per token. Raises UserError if it cannot be evaluated.
+
+    Added tokens may have no logits, since few texts use them: evaluations check those that they read.
+    """
+    vocab_size = max((tokenizer.get_vocab(with_added_tokens=False) or tokenizer.get_vocab()).values()) + 1
     length = min(TRIED, model.seq_len, model.encoding.max_length or TRIED)
     tokens_BT = torch.randint(vocab_size, (2, length), generator=torch.Generator().manual_seed(0)).to(model.device)
     logits_BTV = model.hidden(tokens_BT, PLAIN)

@@ -7,9 +7,13 @@ imports torch.distributed, and torch only when it is needed, because the command
 import atexit
 import contextlib
 import os
+import sys
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from extrapolate.errors import UserError
@@ -20,6 +24,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _ENVIRONMENT = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _ENDED = "extrapolate: how it ended was said"
+_BY_TORCHRUN = "TORCHELASTIC_RUN_ID"  # in the environment only if torchrun itself started the process
+LONGEST_WAIT_S, QUIET_WAIT_S = 1800.0, 3.0  # for the other processes; how long before a line says so
 _LOST = ("gloo", "Connection closed by peer", "Connection reset by peer", "NCCL")
 
 _store: Any = None  # a key-value store that processes share without waiting for one another
@@ -109,7 +115,17 @@ _working: Ranks = ALONE
 
 def world_size() -> int:
     """The number of processes that were started together."""
-    return int(os.environ["WORLD_SIZE"]) if all(name in os.environ for name in _ENVIRONMENT) else 1
+    size = os.environ["WORLD_SIZE"] if all(name in os.environ for name in _ENVIRONMENT) else ""
+    return int(size) if size.isdecimal() and int(size) else 1
+
+
+def work_alone() -> None:
+    """Removes what says that this process has others to work with, for it and its children.
+
+    A cluster may have left it in a pod where a person works.
+    """
+    for name in _ENVIRONMENT:
+        os.environ.pop(name, None)
 
 
 def is_first() -> bool:
@@ -118,11 +134,24 @@ def is_first() -> bool:
 
 
 @contextlib.contextmanager
+def quiet_unless_first() -> Iterator[None]:
+    """Writes nothing to the terminal if this process is not the first of those that were started together."""
+    if is_first():
+        yield
+        return
+    with contextlib.ExitStack() as stack:
+        nowhere = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))
+        stack.enter_context(contextlib.redirect_stdout(nowhere))
+        stack.enter_context(contextlib.redirect_stderr(nowhere))
+        yield
+
+
+@contextlib.contextmanager
 def joined(what_next: str) -> Iterator[Ranks]:
     """Connects the processes that were started together, or gives this one alone.
 
-    Raises RuntimeError if another process ends before the work is done; its message ends in `what_next`, which says
-    what the user can do. All processes must see the same files: on one machine, or on a shared file system.
+    Raises RuntimeError if the others do not come, or one ends before the work is done; its message ends in `what_next`,
+    which says what the user can do. All processes must see the same files: on one machine, or on a shared file system.
     """
     if world_size() == 1:
         yield ALONE
@@ -155,8 +184,8 @@ def tells_the_end() -> bool:
     """Whether this process reports how the program ended: the one that ends first does. Call it once, at the end."""
     if world_size() == 1:
         return True
-    if _store is None:
-        return is_first()
+    if _store is None:  # they have not met: each of torchrun's ends alike
+        return is_first() or _BY_TORCHRUN not in os.environ
     import torch.distributed as dist
 
     atexit.unregister(dist.destroy_process_group)  # it may wait for processes that are gone
@@ -190,6 +219,26 @@ def _join() -> None:
     cuda = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) <= torch.cuda.device_count()
     if cuda:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-    _store, rank, count = next(dist.rendezvous("env://"))
-    dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", store=_store, rank=rank, world_size=count)
+    backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"
+    met: Future[Any] = Future()
+
+    def meet() -> None:
+        try:
+            store, rank, count = next(dist.rendezvous("env://", timeout=timedelta(seconds=LONGEST_WAIT_S)))
+            dist.init_process_group(backend, store=store, rank=rank, world_size=count)
+            met.set_result(store)
+        except Exception as error:
+            met.set_exception(error)
+
+    who = f"the other {'process' if world_size() == 2 else f'{world_size() - 1} processes'} of WORLD_SIZE"
+    who += f" at {os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+    alone = "to run in this process alone, unset RANK and WORLD_SIZE"
+    threading.Thread(target=meet, daemon=True).start()  # in the main thread it would not let Ctrl-C through
+    if wait([met], QUIET_WAIT_S).not_done:  # sys.stderr shows nothing unless this is the first process
+        longest = f"{LONGEST_WAIT_S / 60:g} min"
+        print(f"waiting up to {longest} for {who}; {alone}", file=sys.__stderr__, flush=True)
+    try:
+        _store = met.result()
+    except Exception as error:
+        raise RuntimeError(f"{who} did not come ({error}): start all of them, or {alone}") from error
     atexit.register(dist.destroy_process_group)

@@ -7,7 +7,7 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-from extrapolate.machine.distributed import world_size
+from extrapolate.machine.distributed import working
 from extrapolate.machine.limits import allowed_cores
 from extrapolate.version import __version__
 
@@ -48,7 +48,7 @@ def machine() -> str:
 
 def provenance() -> dict[str, object]:
     """For a run's config.json: versions, commit and machine, and the number of processes if there are several."""
-    together = {"processes": world_size()} if world_size() > 1 else {}
+    together = {"processes": working().world_size} if working().world_size > 1 else {}
     return {
         "version": __version__,
         "commit": commit(),

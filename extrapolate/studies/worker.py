@@ -12,6 +12,7 @@ from typing import Self
 
 from extrapolate.errors import UserError, reason_of
 from extrapolate.machine.children import reply
+from extrapolate.machine.distributed import work_alone
 from extrapolate.machine.interrupts import Interrupted
 from extrapolate.machine.limits import cores
 from extrapolate.progress import SILENT, Display, Progress, Quiet, Say
@@ -93,6 +94,7 @@ def perform(
 
 def perform_all(works: Sequence[Work]) -> Ended:
     """Does the tasks of one cell in turn, without progress, until one fails."""
+    work_alone()
     warnings: list[str] = []
     for done, work in enumerate(works):
         try:

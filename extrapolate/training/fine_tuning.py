@@ -7,6 +7,7 @@ import torch
 
 from extrapolate import specs
 from extrapolate.data import special_tokens
+from extrapolate.data.manifest import SPLITS
 from extrapolate.data.store import Store
 from extrapolate.encodings.plan import PLAIN
 from extrapolate.errors import UserError
@@ -63,10 +64,10 @@ def _of_imported(run: Run, request: TrainingRequest, store: Store) -> TrainedCon
     given = resolve.given_values(request.training)
     if missing := [f"`{name}`" for name in ("lr", "tokens") if name not in given]:
         raise UserError(f"how {run.path} was trained is not known: give {' and '.join(missing)} of the fine-tuning")
-    check_text(run, store)
-    if store.vocab_size > config.vocab_size:
+    check_text(run, store, SPLITS)
+    if (end := store.manifest["eos_id"]) >= config.vocab_size:
         raise UserError(
-            f"{store.path} has {store.vocab_size} tokens, with its end of text, and {run.path} has embeddings for "
+            f"{store.path} ends its texts with the token {end}, and {run.path} has embeddings for "
             f"{config.vocab_size}: use a checkpoint whose tokenizer has an end-of-text token"
         )
     # A step of the default size, or one window. The requested budget is checked later, with the whole request.

@@ -21,13 +21,17 @@ VALIDATION_TARGETS = 8_192
 class TrainingData:
     """A run's training and validation windows."""
 
-    def __init__(self, training: TrainingConfig, store: Store) -> None:
-        """Raises UserError if the store has no window of either kind, or the probes do not fit into windows."""
+    def __init__(self, training: TrainingConfig, store: Store, vocab_size: int | None = None) -> None:
+        """vocab_size: of the model (default: the store's).
+
+        Raises UserError if the store has no window of either kind, or the probes do not fit into windows.
+        """
         self.windows = TrainingWindows(store.split("train"), training.seq_len, training.seed)
         self.mixed: MixedWindows | None = None
         if training.probes is not None:
             mixture = Mixture.parse(training.probes)
-            self.mixed = MixedWindows(self.windows, mixture, self.windows.split, Vocabulary.of(store))
+            vocabulary = Vocabulary.of(store, vocab_size)
+            self.mixed = MixedWindows(self.windows, mixture, self.windows.split, vocabulary)
         self.validation = store.split("validation")
         self.validation_windows = validation_windows(self.validation, training.seq_len, VALIDATION_TARGETS)
 

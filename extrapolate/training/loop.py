@@ -118,7 +118,7 @@ def train(
         device=training.device,
     )
     check_devices(training.device)
-    data = TrainingData(training, store)
+    data = TrainingData(training, store, config.model.vocab_size)
 
     if not (path / WEIGHTS).is_file():
         check_own_code(config, user_encoding, extension)

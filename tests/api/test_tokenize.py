@@ -41,11 +41,11 @@ class Said(Quiet):
         self.lines.append(message)
 
 
-def tokenized(source: str = "texts", **settings: object) -> tuple[Store, str]:
+def tokenized(source: str = "texts", out: str = "store", **settings: object) -> tuple[Store, str]:
     """The store, and what was said."""
     said = Said()
     settings = {"vocab_size": 270, "min_heldout_tokens": 100} | settings
-    store = xt.tokenize(source, "store", progress=said, **settings)  # type: ignore[arg-type]
+    store = xt.tokenize(source, out, progress=said, **settings)  # type: ignore[arg-type]
     return store, "\n".join(said.lines)
 
 
@@ -199,3 +199,16 @@ def test_it_says_whose_the_splits_are(texts: Path, names: tuple[str, ...]) -> No
     assert ("the column 'split' was not used, for it does not name" in said) is not used
     assert "--split" not in in_flags(said), "the command line does not take the column for its flag"
     assert "split" not in tokenized("rows.jsonl")[1]
+
+
+@pytest.mark.parametrize("empty", [None, float("nan"), ""])
+def test_rows_without_text_are_left_out_and_counted(texts: Path, empty: object) -> None:
+    """pandas writes null, or NaN, for what a filter has emptied. The store is that of the other rows."""
+    rows = [file.read_text() for file in sorted(texts.glob("*.txt"))]
+    for name, given in {"whole": rows, "holes": [empty, *rows[:4], empty, *rows[4:]]}.items():
+        (texts.parent / f"{name}.jsonl").write_text("".join(json.dumps({"text": row}) + "\n" for row in given))
+    (whole, said), (holes, told) = (tokenized(f"{name}.jsonl", out=name) for name in ("whole", "holes"))
+    assert holes.corpus_hash == whole.corpus_hash
+    assert (whole.manifest["without_text"], holes.manifest["without_text"]) == (0, 2)
+    assert "left out 2 documents without text: null or empty" in told
+    assert "without text" not in said

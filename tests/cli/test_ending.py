@@ -26,6 +26,8 @@ from extrapolate.cli import main
 main()
 """
 
+TOKENIZE = ["tokenize", "corpus", "--out", "store", "--vocab-size", 300, "--min-heldout-tokens", 300]
+
 
 class TestMessages:
     def test_what_cannot_be_printed_is_shown_as_text(self):
@@ -142,3 +144,29 @@ class TestOutput:
             _, err = began.communicate(timeout=60)
         assert began.returncode == FAILED
         assert err == "Error: No space left on device; free some space and run the command again\n"
+
+    @pytest.mark.parametrize(
+        ("closed", "arguments", "code"),
+        [
+            (">&-", ["extensions"], 0),
+            (">&-", ["--version"], 0),
+            ("2>&-", ["report", "nosuch"], 2),
+            (">&- 2>&-", TOKENIZE, 0),
+            (">&- 2>&- <&-", TOKENIZE, 0),
+        ],
+    )
+    def test_closed_streams_change_neither_work_nor_exit_code(self, start, corpus, tmp_path, closed, arguments, code):
+        """As cron and services start programs."""
+        (tmp_path / "corpus").symlink_to(corpus)
+        began = start(
+            *arguments, program=["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "extrapolate"]
+        )
+        out, err = began.communicate(timeout=60)
+        assert (began.returncode, out, err) == (code, "", "")
+        assert (tmp_path / "store/manifest.json").exists() == (arguments[0] == "tokenize")
+
+    def test_an_encoding_without_a_character_gets_its_number(self, start):
+        began = start("encodings", "rope", env=os.environ | {"PYTHONIOENCODING": "ascii"})
+        out, err = began.communicate(timeout=60)
+        assert (began.returncode, err) == (0, "")
+        assert out.startswith(r"rope \xb7 RoPE \xb7 rotary")

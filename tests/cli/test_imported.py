@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
-from tokenizers import Tokenizer
+from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 
 import extrapolate as xt
 from extrapolate import files, results
@@ -315,9 +315,33 @@ class TestFineTuning:
     def test_text_in_other_tokens_is_refused(self, cli, flags, llama, bpe_store, tmp_path) -> None:
         assert "another tokenizer" in cli(*flags, "--data", bpe_store).error()
         message = cli(*flags, "--from", "hf:small-llama", "--data", bpe_store).error()
-        assert "301 tokens, with its end of text" in message
+        assert "ends its texts with the token 300" in message
         assert "embeddings for 300" in message
         assert not (tmp_path / "ckpt/new").exists()
+
+    def test_an_id_without_an_embedding_is_refused_only_if_a_text_uses_it(self, cli, flags, corpus, tmp_path) -> None:
+        """Gemma 3's tokenizer has one id more than its embedding, for pictures."""
+        tokenizer = Tokenizer(models.BPE({c: i for i, c in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}, []))
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.add_special_tokens(["<eos>"])
+        tokenizer.add_tokens([AddedToken("zqzq", special=False)])
+        save_model(tmp_path / "known", tokenizer, vocab_size=257)
+        tokenize = ["tokenize", "--tokenizer", "hf:known", "--min-heldout-tokens", 300]
+        cli(*tokenize, corpus, "--out", "plain").succeeded()
+        assert Store.open(tmp_path / "plain").vocab_size == 258
+        data = flags.index("--data") + 1
+        flags = [*flags[:data], "plain", *flags[data + 1 :], "--probes", "(copy:symbols=250)=0.5"]
+        cli(*flags).succeeded()
+        probes = ["--probes", "copy:symbols=250", "--factors", "32"]
+        cli("eval-lengths", "ckpt/new", "--data", "plain", "--protocol", "windows", *probes).succeeded()
+        for number, text in enumerate(sorted(corpus.glob("*.txt"))):
+            (tmp_path / "drawn" / text.name).parent.mkdir(exist_ok=True)
+            (tmp_path / "drawn" / text.name).write_text(text.read_text() + (" zqzq" if number == 0 else ""))
+        cli(*tokenize, "drawn", "--out", "used").succeeded()
+        flags[data] = "used"
+        message = cli(*flags, "--out", "ckpt/other").error()
+        assert "used holds the token 257" in message
+        assert "embeddings for 257" in message
 
 
 class TestText:

@@ -174,7 +174,7 @@ class TestManifest:
             rewritten(copy, change)
 
     def test_an_entry_that_is_missing_is_refused(self, copy: Store) -> None:
-        for name in Manifest.model_fields:
+        for name in (name for name, field in Manifest.model_fields.items() if field.is_required()):
             with pytest.raises(UserError, match=r"manifest\.json is damaged"):
                 rewritten(copy, lambda record, name=name: record.pop(name))
         files.write_json(copy.path / "manifest.json", copy.manifest)  # without its own hash

@@ -293,3 +293,13 @@ def test_text_in_other_tokens_is_refused(store: Path, bpe_store: Path) -> None:
     made = xt.foreign(lambda x: counts(x, 301), "Counts", seq_len=16, tokenizer=bpe_store)
     with pytest.raises(xt.UserError, match="was made with another tokenizer"):
         xt.evaluate(made, data=store, **FEWER)
+
+
+def test_a_model_needs_no_logits_for_an_added_token_that_no_text_uses(store: Path, tmp_path: Path) -> None:
+    """The tokenizer of Gemma 3 has one more than the model, for pictures."""
+    own = Store.open(store).tokenizer()
+    own.add_special_tokens(["<image_soft_token>"])
+    own.save(str(tmp_path / "tokenizer.json"))
+    made = xt.foreign(counts, "Counts", seq_len=16, tokenizer=tmp_path / "tokenizer.json")
+    assert made.config.vocab_size == 400
+    assert losses(xt.evaluate(made, data=store, protocols=["windows"], **FEWER)).notna().all()

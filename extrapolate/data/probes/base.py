@@ -42,15 +42,19 @@ FIRST_MARKERS = 4  # these stand before the symbols; later ones are counted from
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The number of token ids, and which of them ends a text."""
+    """The number of token ids, which of them ends a text, and how many a model has embeddings for (None: all).
+
+    A tokenizer may have ids above a model's embeddings, which no text uses. Probes do not use them either.
+    """
 
     size: int
     eos: int
+    embedded: int | None = None
 
     @classmethod
-    def of(cls, store: "Store") -> "Vocabulary":
-        """A store's."""
-        return cls(store.vocab_size, store.manifest["eos_id"])
+    def of(cls, store: "Store", embedded: int | None = None) -> "Vocabulary":
+        """A store's. embedded: the number of embeddings of the model (default: one for each id)."""
+        return cls(store.vocab_size, store.manifest["eos_id"], embedded)
 
     def marker(self, number: int) -> int:
         """The token that begins the block and the question of the probe with this marker number."""
@@ -74,9 +78,9 @@ class Vocabulary:
 
 @cache
 def _order(vocabulary: Vocabulary) -> np.ndarray:
-    """Every id but the end-of-text token's, shuffled: the same for every run and machine."""
+    """Every id with an embedding but the end-of-text token's, shuffled: the same order for every run and machine."""
     shuffled = np.random.default_rng(0).permutation(vocabulary.size)
-    return shuffled[shuffled != vocabulary.eos]
+    return shuffled[(shuffled != vocabulary.eos) & (shuffled < (vocabulary.embedded or vocabulary.size))]
 
 
 class Sequence(NamedTuple):
@@ -183,10 +187,10 @@ class Probe(ABC):
         """Raises UserError if the probe does not fit into windows of `length` inputs or the vocabulary."""
         if length < self.least():
             raise UserError(f"the probe {self.text} takes at least {self.least()} tokens, and a window has {length}")
-        if vocabulary.size < self.vocabulary_needed:
+        if (size := min(vocabulary.size, vocabulary.embedded or vocabulary.size)) < self.vocabulary_needed:
             raise UserError(
                 f"the probe {self.text} takes a vocabulary of at least {self.vocabulary_needed}, and this one has "
-                f"{vocabulary.size}: give it fewer, {self.name}:symbols=8"
+                f"{size}: give it fewer, {self.name}:symbols=8"
             )
 
     def sequence(

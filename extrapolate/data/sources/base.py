@@ -36,10 +36,15 @@ _SPLITS = {"train": "train", "test": "test"} | dict.fromkeys(["validation", "val
 
 
 def text_of(row: Mapping[str, object], field: str, place: str) -> str:
-    """The text in a row's field. Raises UserError, naming the place, if it is missing or cannot be encoded."""
+    """The text in a row's field; "" if it is null, as in rows that a filter has emptied: stores leave them out.
+
+    Raises UserError, naming the place, if the field is missing, not text, or cannot be encoded.
+    """
     if field not in row:
         raise UserError(missing(field, list(row), place))
     text = row[field]
+    if text is None or text != text:  # pandas also writes NaN
+        return ""
     if not isinstance(text, str):
         raise UserError(f"{place}: '{field}' is {type(text).__name__}, not text")
     try:

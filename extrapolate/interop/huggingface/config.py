@@ -127,6 +127,11 @@ ARCHITECTURES = {
 }
 # Classes for text and pictures, with the class of the part for text, which is what is read.
 TEXT_OF = {"Gemma3ForConditionalGeneration": GEMMA3}
+# The class for causal models of each model_type, which a configuration without architectures names alone.
+OF_TYPE = {
+    "llama": LLAMA, "mistral": MISTRAL, "qwen2": QWEN2, "qwen3": QWEN3, "smollm3": SMOLLM3, "phi3": PHI3, "glm": GLM,
+    "gemma": GEMMA, "gemma2": GEMMA2, "gemma3_text": GEMMA3, "gemma3": next(iter(TEXT_OF)),
+}  # fmt: skip
 TEXT = "language_model."  # the prefix of that part's weights
 # Fields with the values that the decoder supports; the first is the value of a missing field.
 ONLY: dict[str, tuple[Any, ...]] = {
@@ -150,11 +155,12 @@ def completed(given: Fields) -> Fields:
     """
     if "provenance" in given.values:
         raise UserError(f"{given.path} is of a run: name its folder without hf:")
-    architectures = given.values.get("architectures")
+    architectures = given.values.get("architectures") or OF_TYPE.get(str(given.values.get("model_type")))
     name = architectures[0] if isinstance(architectures, list) and len(architectures) == 1 else architectures
     if not isinstance(name, str) or name not in ARCHITECTURES.keys() | TEXT_OF.keys():
         known = ", ".join((*ARCHITECTURES, *TEXT_OF))
-        raise UserError(f"{given.path}: architectures is {architectures}; what can be read: {known}")
+        both = " and ".join(f"{name} is {short(given.values.get(name))}" for name in ("architectures", "model_type"))
+        raise given.error(f"{both}; what can be read: {known}")
     said, prefix = given.values, ""
     if name in TEXT_OF:
         name, prefix, text = TEXT_OF[name], TEXT, said.get("text_config")

@@ -36,6 +36,8 @@ ROPE_FIELDS: dict[str, tuple[set[str], set[str]]] = {
     "yarn": ({"factor"}, {"beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim", "truncate"}),
 }
 ROPE_SHARED = {"type", "rope_type", "rope_theta", "original_max_position_embeddings", "partial_rotary_factor"}
+# Fields without a meaning for these types, as YaRN's own checkpoints have them, with the values that they may have.
+NEUTRAL: dict[str, tuple[Any, ...]] = {"finetuned": (True, False), "extrapolation_factor": (1,), "attn_factor": (1,)}
 # The fields that describe the kinds of layers, for messages.
 OF_LAYERS = (
     "no_rope_layers",
@@ -252,7 +254,7 @@ def kind_of(rope: Fields) -> str:
     needed, optional = ROPE_FIELDS[kind]
     if missing := sorted(name for name in needed if rope.values.get(name) is None):
         raise rope.error(f"its rope_type, {kind}, lacks {', '.join(missing)}")
-    given = {name for name, value in rope.values.items() if value is not None}
+    given = {name for name, value in rope.values.items() if value is not None and value not in NEUTRAL.get(name, ())}
     if unknown := sorted(given - needed - optional - ROPE_SHARED):
         raise rope.error(f"its rope_type, {kind}, does not go with {', '.join(unknown)}")
     return kind

@@ -18,6 +18,8 @@ _POST_NORMS = {
     "feed_forward_norm": "pre_feedforward_layernorm",
     "feed_forward_post_norm": "post_feedforward_layernorm",
 }
+# Parts of names that torch.compile and training in several processes add.
+_WRAPPERS = {"_orig_mod", "module", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
 FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
@@ -37,8 +39,11 @@ def weights_of(source: Source, sizes: ModelConfig) -> dict[str, Tensor]:
         """A matrix that some classes have as a whole, and others in parts."""
         return take(whole) if whole in theirs else take(*parts)
 
+    head, embedding = "lm_head.weight", "model.embed_tokens.weight"
+    if sizes.tied_embeddings and head in theirs and embedding not in theirs:  # a file may have either
+        theirs[embedding] = theirs.pop(head)
     norms = _NORMS | (_POST_NORMS if sizes.post_norms else {})
-    ours = {"embedding.weight": take("model.embed_tokens.weight"), "norm.weight": take("model.norm.weight")}
+    ours = {"embedding.weight": take(embedding), "norm.weight": take("model.norm.weight")}
     for i in range(sizes.layers):
         there, here = f"model.layers.{i}", f"blocks.{i}"
         attention, mlp = f"{there}.self_attn", f"{there}.mlp"
@@ -57,8 +62,8 @@ def weights_of(source: Source, sizes: ModelConfig) -> dict[str, Tensor]:
         )
         ours[f"{here}.feed_forward.down.weight"] = take(f"{mlp}.down_proj.weight")
     if not sizes.tied_embeddings:
-        ours["head.weight"] = take("lm_head.weight")
-    elif "lm_head.weight" in theirs and not torch.equal(take("lm_head.weight"), ours["embedding.weight"]):
+        ours["head.weight"] = take(head)
+    elif head in theirs and not torch.equal(take(head), ours["embedding.weight"]):
         raise UserError(f"{source.folder}: tie_word_embeddings is true, and lm_head.weight is not the embedding")
     # Old checkpoints also have the frequencies, which follow from theta.
     if left := sorted(name for name in theirs if not name.endswith("rotary_emb.inv_freq")):
@@ -97,14 +102,19 @@ def _fold(ours: dict[str, Tensor], source: Source, sizes: ModelConfig) -> None:
 
 
 def _read(source: Source) -> dict[str, Tensor]:
-    """The weights of the part for text, under their own names without its prefix."""
+    """The weights of the part for text, under their own names without its prefix and those of wrappers."""
     prefix = source.config.values["prefix"]
     found: dict[str, Tensor] = {}
     for path in source.weights:
         try:
-            found |= load_file(path)
+            there = load_file(path)
         except (SafetensorError, OSError) as error:
             raise UserError(f"{path} is damaged: {error}; download or copy it again") from error
+        for given, weight in there.items():
+            name = ".".join(part for part in given.split(".") if part not in _WRAPPERS)
+            if name in found:
+                raise UserError(f"{source.folder}: its weights have {name} twice, once as {given}: leave one out")
+            found[name] = weight
     found = {name.removeprefix(prefix): weight for name, weight in found.items() if name.startswith(prefix)}
     for name, weight in found.items():
         if weight.dtype not in FLOATS:

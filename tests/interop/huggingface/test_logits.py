@@ -1,5 +1,6 @@
 """Checkpoints of Hugging Face against transformers' own models: the same logits."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -110,6 +111,7 @@ def test_the_scaling_matters_in_these_tests(saved, rope: dict[str, Any]) -> None
         (LLAMA3 | {"low_freq_factor": 0.5, "high_freq_factor": 3.0}, 32, "llama3:factor=8,slow=0.5,fast=3"),
         (YARN, 32, "yarn:factor=4"),
         (YARN | {"beta_fast": 6.0}, 32, "yarn:factor=4,fast=6"),
+        (YARN | {"finetuned": True, "extrapolation_factor": 1.0, "attn_factor": 1}, 32, "yarn:factor=4"),
         ({"rope_type": "default", "rope_theta": 10_000.0}, 64, None),
     ],
 )
@@ -210,6 +212,41 @@ def test_sharded_weights(saved) -> None:
     checkpoint = saved(options={"max_shard_size": "60KB"})
     assert not (checkpoint.folder / "model.safetensors").exists()
     assert len(list(checkpoint.folder.glob("model-*.safetensors"))) > 2
+    checkpoint.agree(30)
+
+
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        lambda name: f"_orig_mod.{name}",
+        lambda name: f"module.{name}",
+        lambda name: f"module._orig_mod.{name}",
+        lambda name: name.replace("layers.0.", "layers.0._orig_mod."),
+    ],
+)
+def test_names_of_wrappers_are_left_out(saved, wrapped: Callable[[str], str]) -> None:
+    checkpoint = saved()
+    tokens = torch.arange(30)[None]
+    expected, file = checkpoint.theirs(tokens), checkpoint.folder / "model.safetensors"
+    save_file({wrapped(name): weight for name, weight in load_file(file).items()}, file)
+    torch.testing.assert_close(checkpoint.ours(tokens), expected, rtol=0, atol=1e-5)
+
+
+def test_a_tied_file_may_have_the_head_alone(saved) -> None:
+    checkpoint = saved(tie_word_embeddings=True)
+    tokens = torch.arange(30)[None]
+    expected, file = checkpoint.theirs(tokens), checkpoint.folder / "model.safetensors"
+    weights = load_file(file)
+    weights["lm_head.weight"] = weights.pop("model.embed_tokens.weight")
+    save_file(weights, file)
+    torch.testing.assert_close(checkpoint.ours(tokens), expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("left_out", [..., None, []])
+@pytest.mark.parametrize("kind", ["Llama", "Qwen3", "Gemma3Text"])
+def test_model_type_says_the_class_that_a_configuration_does_not_name(saved, kind: str, left_out: Any) -> None:
+    checkpoint = saved(kind)
+    checkpoint.rewrite(architectures=left_out)
     checkpoint.agree(30)
 
 

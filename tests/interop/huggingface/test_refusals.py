@@ -26,7 +26,8 @@ MIXED = ["sliding_attention", "full_attention", "sliding_attention"]
         ({"architectures": ["Llama4ForConditionalGeneration"]}, "architectures is .*Llama4ForConditionalGeneration"),
         ({"architectures": ["GPT2LMHeadModel"]}, "architectures is .*GPT2LMHeadModel.*LlamaForCausalLM"),
         ({"architectures": ["LlamaForCausalLM", "Other"]}, "architectures is "),
-        ({"architectures": ...}, "architectures is None"),
+        ({"architectures": ..., "model_type": "gpt2"}, "architectures is None and model_type is gpt2"),
+        ({"architectures": ..., "model_type": ...}, "architectures is None and model_type is None"),
         ({"hidden_act": "gelu"}, "hidden_act is gelu"),
         ({"attention_bias": True}, "attention_bias is True"),
         ({"mlp_bias": True}, "mlp_bias is True"),
@@ -53,6 +54,8 @@ MIXED = ["sliding_attention", "full_attention", "sliding_attention"]
         ({"rope_parameters": LINEAR | {"partial_rotary_factor": 0.5}}, "partial_rotary_factor is 0.5"),
         ({"rope_parameters": LINEAR | {"mrope_section": [1, 2]}}, "linear, does not go with mrope_section"),
         ({"rope_parameters": {"rope_type": "linear"}}, "linear, lacks factor"),
+        ({"rope_parameters": YARN | {"finetuned": "yes"}}, "yarn, does not go with finetuned"),
+        ({"rope_parameters": YARN | {"attn_factor": 2.0}}, "yarn, does not go with attn_factor"),
         ({"rope_parameters": LINEAR | {"factor": 0.5}}, "factor is 0.5"),
         ({"rope_parameters": LINEAR | {"factor": "two"}}, "factor is two, not a positive number"),
         ({"rope_parameters": DYNAMIC | ORIGINAL}, "max_position_embeddings, which is 64"),
@@ -143,6 +146,7 @@ BIAS = "model.layers.0.self_attn.q_proj.bias"
         (lambda weights: weights | {BIAS: torch.zeros(64)}, r"no place for model\.layers\.0\.self_attn\.q_proj\.bias"),
         (lambda weights: weights | {NORM: torch.ones(64, dtype=torch.int8)}, "int8, and quantised weights"),
         (lambda weights: weights | {NORM: torch.ones(65)}, r"norm\.weight differ"),
+        (lambda weights: weights | {f"module.{NORM}": torch.ones(64)}, r"have model\.norm\.weight twice, once as "),
     ],
 )
 def test_weights_that_do_not_fit_are_refused(saved, changed: Any, words: str) -> None:

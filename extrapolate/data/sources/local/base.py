@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import IO, Any, ClassVar
 
 from extrapolate import specs
@@ -68,6 +69,11 @@ class _Decompressed(io.RawIOBase):
         try:
             content: bytes = self._stream.read(len(buffer))
         except OSError as error:
+            if "too much memory" in str(error):
+                raise UserError(
+                    f"{self._file} was compressed with a window of {_window(self._file.path)}, and up to 128 MiB "
+                    f"are read here: decompress it first, with: zstd -d --long=31 {quote(str(self._file))}"
+                ) from error
             raise UserError(f"{self._file} is not a {self._file.compression} file, or is damaged: {error}") from error
         buffer[: len(content)] = content
         return len(content)
@@ -75,6 +81,17 @@ class _Decompressed(io.RawIOBase):
     def close(self) -> None:
         self._stream.close()
         super().close()
+
+
+def _window(path: Path) -> str:
+    """The memory that a Zstandard file needs to be decompressed, from its first frame's header (RFC 8878, 3.1.1.1)."""
+    with path.open("rb") as file:
+        header = file.read(6)
+    if not header.startswith(b"\x28\xb5\x2f\xfd") or header[4] & 0x20:  # no frame, or it is as large as its content
+        return "more than 128 MiB"
+    base = 2 ** (10 + (header[5] >> 3))
+    size = base + base // 8 * (header[5] & 7)
+    return f"{size / 2**30:g} GiB" if size >= 2**30 else f"{size / 2**20:g} MiB"
 
 
 class FileKind(ABC):

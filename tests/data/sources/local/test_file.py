@@ -63,6 +63,19 @@ def test_a_file_that_is_truncated_or_not_compressed_is_refused(
         assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("header", "window"),  # of `zstd --long=31`, `--long=28`, and of one segment of 3 GiB
+    [("04a8", "2 GiB"), ("0490", "256 MiB"), ("a0000000c0", "more than 128 MiB")],
+)
+def test_a_window_that_is_too_large_to_read_is_no_damage(header: str, window: str, tmp_path: Path, documents) -> None:
+    path = tmp_path / "a b.txt.zst"
+    path.write_bytes(bytes.fromhex("28b52ffd" + header) + bytes(100))
+    with pytest.raises(
+        UserError, match=f"compressed with a window of {window}, .*: zstd -d --long=31 '.*/a b.txt.zst'"
+    ):
+        documents(path)
+
+
 @COMPRESS
 def test_what_is_wrong_inside_is_said_as_ever(suffix: str, compress: Callable, tmp_path: Path, documents) -> None:
     path = tmp_path / f"a.txt{suffix}"

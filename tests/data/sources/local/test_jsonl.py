@@ -20,7 +20,7 @@ def test_a_row_is_a_document_named_by_its_line(tmp_path: Path, documents) -> Non
     ("line", "said"),
     [
         (b'{"body": "two", "title": "t"}', "has no 'text'; it has body, title.*`text_field`"),
-        (b'{"text": null}', "'text' is NoneType, not text"),
+        (b'{"text": [1]}', "'text' is list, not text"),
         (b'{"text": ', "is not valid JSON"),
         (b'["text"]', "is not a JSON object"),
         (b"NaN", "is not a JSON object"),
