@@ -65,6 +65,8 @@ def test_learning_rate_warms_up_and_falls_in_straight_lines() -> None:
         (4, {"warmup_ratio": 1.0}, [0.125, 0.25, 0.375, 0.5]),
         (4, {"warmup_ratio": 0.5}, [0.25, 0.5, 0.5, 0.25]),
         (1, {"warmup_ratio": 1.0}, [0.5]),
+        (7, {"warmup_ratio": 0.5}, [0.125, 0.25, 0.375, 0.5, 0.5, 1 / 3, 1 / 6]),  # 3.5 steps are 4
+        (7, {"warmup_ratio": 0.0, "decay_ratio": 0.5}, [0.5, 0.5, 0.5, 0.5, 0.375, 0.25, 0.125]),
         (6, {"warmup_ratio": 1 / 6, "decay_ratio": 0.4}, [0.5, 0.5, 0.5, 0.5, 0.5, 0.25]),
         (4, {"warmup_ratio": 0.0, "decay_ratio": 0.5, "min_lr_ratio": 0.2}, [0.5, 0.5, 0.5, 0.3]),
         (3, {"warmup_ratio": 0.0, "decay_ratio": 0.01}, [0.5, 0.5, 0.5]),
