@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import torch
 
+import extrapolate as xt
 from extrapolate import results, specs
 from extrapolate.data.probes import base as probes
 from extrapolate.encodings.base import Dims, encodings
@@ -116,6 +117,16 @@ def test_the_forgetful_encoding_of_ones_own_is_fox_with_its_gate_turned_round() 
     with torch.no_grad():
         logits = [model(torch.arange(61)[None]) for model in (mine, fox)]
     torch.testing.assert_close(*logits, rtol=1e-5, atol=1e-6)
+
+
+def test_the_gate_on_keys_of_the_page_multiplies_each_key_heads_keys(tmp_path: Path) -> None:
+    (code,) = re.findall(r"^```py\n(.*?)^```", page("writing-an-encoding.md"), re.MULTILINE | re.DOTALL)
+    head = "from torch import nn\nfrom extrapolate.encodings.base import LOGITS, Encoding\n"
+    (tmp_path / "keys.py").write_text(head + code)
+    assert not any(xt.check(f"{tmp_path / 'keys.py'}:OpenKeys", seq_len=16)["wrong"])
+    (tmp_path / "keys.py").write_text(head + code.replace("dims.kv_heads", "dims.heads"))
+    found = xt.check(f"{tmp_path / 'keys.py'}:OpenKeys", seq_len=16)
+    assert "keys.py: rotate failed: RuntimeError: The size of tensor a (2) must match" in found["wrong"][0]
 
 
 def test_the_message_on_the_page_of_own_encodings_is_what_the_code_says(tmp_path: Path) -> None:

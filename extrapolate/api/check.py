@@ -18,13 +18,14 @@ LEAST, MOST = 4, 4096  # tokens: windows of 16 L are computed
 def check(encoding: str | EncodingClass | ExtensionClass, *, seq_len: int = 64) -> pd.DataFrame:
     """Checks an encoding or an extension in seconds, before an hour of training goes into it.
 
-    Returns a row per part of the check: `part`; `wrong`, a text that names the hook at fault, or an empty string; and
-    `seconds`. For an encoding the parts are each hook alone; what a token sees, at L and 4 L; queries in chunks and all
-    at once, which must agree, and a cache of earlier tokens and one pass; what extensions must change; positions up to
-    16 L; bfloat16 autocast against float32; initial sizes, which must be those of a model without an encoding; and
-    exact resumption. If a hook alone is wrong, the other parts are skipped. For an extension they are plans that no
-    call changes; a factor of 1, if it has a factor, which must change nothing; and plans from 1 to 16 L, in a model
-    with an encoding that it applies to.
+    Returns a row per part of the check: `part`; `wrong`, a text that names the hook at fault, or an empty string;
+    `seconds`; and `error`, the exception, whose `__cause__` has the traceback of your own code, or None. For an
+    encoding the parts are each hook alone; what a token sees, at L and 4 L; queries in chunks and all at once, which
+    must agree, and a cache of earlier tokens and one pass; what extensions must change; positions up to 16 L; bfloat16
+    autocast against float32; initial sizes, which must be those of a model without an encoding; and exact resumption.
+    If a hook alone is wrong, the other parts are skipped. For an extension they are plans that no call changes; a
+    factor of 1, if it has a factor, which must change nothing; and plans from 1 to 16 L, in a model with an encoding
+    that it applies to. The model has 4 heads, which share 2 key heads.
 
     encoding: a spec, such as `my_file.py:MyEncoding:strength=2`, `rope` or `my_file.py:MyExtension`; or a class, as in
     `train`. seq_len: the training length L, 4 to 4,096 tokens; the model around it is tiny.

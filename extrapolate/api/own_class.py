@@ -30,7 +30,7 @@ _REGISTRIES: dict[type, specs.Registry[Any]] = {Encoding: encodings, Extension: 
 _REGISTER = {registry.register: base.__module__ for base, registry in _REGISTRIES.items()}
 _FIRST = ("from __future__ import annotations", "from math import inf, nan")  # which constants may be
 _SIZES = ModelConfig.model_validate({"vocab_size": 61, "width": 32, "layers": 2, "head_dim": 16, "ff_width": 48})
-_DIMS = Dims(_SIZES.width, _SIZES.heads, _SIZES.head_dim, seq_len=32, layers=_SIZES.layers)
+_DIMS = Dims(_SIZES.width, _SIZES.heads, _SIZES.head_dim, 32, layers=_SIZES.layers, kv_heads=_SIZES.kv_heads)
 
 
 def spec_of(given: Any) -> Any:

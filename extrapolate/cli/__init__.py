@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             ended = what_ended(error)
             said = mistake_of_user(ended) or ended  # a user's own file may have raised SystemExit
             if isinstance(said, SystemExit) or (debug and said is ended):
-                raise said from None
+                raise said from said.__cause__  # the error of a user's own code
             if debug:
                 raise said from ended
             end(said)

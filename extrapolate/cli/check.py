@@ -21,21 +21,22 @@ def check(
     """
     from extrapolate.api.check import check as checked
     from extrapolate.cli.render import Column, Kind, print_columns, print_json
+    from extrapolate.contract.small_model import SIZES
 
     found = checked(encoding, seq_len=seq_len)
     if as_json:
-        print_json(found.to_dict("records"))
+        print_json(found.drop(columns="error").to_dict("records"))
     else:
         columns = [
             Column("part", list(found["part"]), Kind.NAME),
             Column("result", [wrong or "ok" for wrong in found["wrong"]]),
             Column("seconds", [f"{seconds:.1f}" for seconds in found["seconds"]], Kind.NUMBER),
         ]
-        print_columns(columns, f"{encoding}, L = {seq_len} tokens")
-    wrong = [text for text in found["wrong"] if text]
-    if wrong:
+        print_columns(columns, f"{encoding}, L = {seq_len} tokens, {SIZES.heads} heads, G = {SIZES.kv_heads}")
+    wrong = found["error"].dropna()
+    if len(wrong):
         more = f" (and {len(wrong) - 1} more, see the table)" if len(wrong) > 1 else ""
-        raise UserError(wrong[0] + more)
+        raise UserError(f"{wrong.iloc[0]}{more}") from wrong.iloc[0].__cause__
 
 
 def doctor() -> None:

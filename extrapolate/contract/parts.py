@@ -31,11 +31,12 @@ FAR = 4  # times L, where an extension is checked for what tokens see
 
 @dataclass(frozen=True)
 class Part:
-    """One part of the contract: what is wrong, empty if nothing is, and the seconds it took."""
+    """One part of the contract: what is wrong, empty if nothing is; the seconds it took; and the error, if any."""
 
     name: str
     wrong: str
     seconds: float
+    error: UserError | None = None
 
 
 def of_encoding(name: str, given: Mapping[str, Any], seq_len: int) -> Iterator[Part]:
@@ -82,13 +83,13 @@ def of_extension(text: str, seq_len: int) -> Iterator[Part]:
 
 def timed(name: str, file: Path, run: Callable[[], None]) -> Part:
     """Runs one part, always with the same random numbers."""
-    began, wrong = time.perf_counter(), ""
+    began, wrong = time.perf_counter(), None
     with same_random_numbers(torch.device("cpu")):
         try:
             run()
         except Exception as error:  # of the user's own code
-            wrong = str(failure(error, file))
-    return Part(name, wrong, time.perf_counter() - began)
+            wrong = failure(error, file)
+    return Part(name, "" if wrong is None else str(wrong), time.perf_counter() - began, wrong)
 
 
 def _model_for(recipe: Recipe, needs: str, seq_len: int) -> Model:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from extrapolate.encodings.base import Dims, Encoding, layers_of
+from extrapolate.encodings.base import Dims, Encoding
 from extrapolate.errors import UserError
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.hooks import HOOKS, check, move_from_constants
@@ -40,8 +40,8 @@ def fresh_model(name: str, arguments: Mapping[str, Any], seq_len: int) -> Model:
 
 def check_hooks(cls: type[Encoding], arguments: Mapping[str, Any], seq_len: int, file: Path) -> None:
     """Raises UserError if a hook of the class is wrong by itself."""
-    dims = Dims(SIZES.width, SIZES.heads, SIZES.head_dim, seq_len, layers=SIZES.layers)
-    check(cls, file, lambda: layers_of(cls, arguments, dims), dims, SIZES.kv_heads)
+    dims = Dims(SIZES.width, SIZES.heads, SIZES.head_dim, seq_len, layers=SIZES.layers, kv_heads=SIZES.kv_heads)
+    check(cls, file, arguments, dims)
 
 
 def resolved_factor(model: Model, factor: int) -> int:
@@ -61,4 +61,6 @@ def failure(error: Exception, file: Path, case: str = "") -> UserError:
         return error
     names = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
     hook = next((name for name in names if name in HOOKS), "the encoding")
-    return UserError(f"{file}: {hook} failed{case}: {described(error, file)}")
+    found = UserError(f"{file}: {hook} failed{case}: {described(error, file)}")
+    found.__cause__ = error
+    return found

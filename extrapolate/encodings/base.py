@@ -28,7 +28,10 @@ FAMILIES = ("absolute", "rotary", "bias", "content-dependent", "recurrent", "wra
 
 @dataclass(frozen=True)
 class Dims:
-    """What an encoding knows about its model: width D, heads H, head_dim K, training length L (tokens), its layer."""
+    """What an encoding knows about its model: width D, heads H, head_dim K, training length L (tokens), its layer.
+
+    kv_heads: G, the key and value heads, each for H/G consecutive query heads (default H).
+    """
 
     width: int
     heads: int
@@ -36,6 +39,11 @@ class Dims:
     seq_len: int
     layer: int = 0
     layers: int = 1
+    kv_heads: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.kv_heads:
+            object.__setattr__(self, "kv_heads", self.heads)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import dataclasses
 import difflib
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,30 +37,34 @@ NEAR = 0.75  # the similarity of a mistyped hook's name: "rotat" counts as one, 
 CONTENT = "what depends on content belongs in `scores`, with `context.state`"
 
 
-def check(cls: type[Encoding], file: Path, make: Callable[[], list[Encoding]], dims: Dims, kv_heads: int) -> None:
+def check(cls: type[Encoding], file: Path, arguments: Mapping[str, Any], dims: Dims) -> None:
     """Raises UserError if the class in a user's file is wrong: with the file, the hook, and what was expected.
 
-    `make` returns a new instance for each layer, since hooks may keep something from the check. Does not change torch's
-    random state.
+    The instances of the check are its own, since hooks may keep something from it. Does not change torch's random
+    state.
     """
     _check_names(cls, file)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.default_generator.manual_seed(0)
-        layers: list[Encoding] = attempt(file, "__init__", make)
-        for number, encoding in enumerate(layers):
-            _check_attributes(encoding, file, dataclasses.replace(dims, layer=number))
+        layers: list[Encoding] = []
+        for number in range(dims.layers):
+            own = dataclasses.replace(dims, layer=number)
+            layers.append(attempt(file, "__init__", partial(cls, own, **arguments)))
+            _check_attributes(layers[-1], file, own)
+            if number:
+                attempt(file, "share", partial(layers[-1].share, layers[0]))
         move_from_constants(layers)
         length = min(LENGTH, dims.seq_len, *(layer.max_length or LENGTH for layer in layers))
         for encoding in layers:
             for training in (True, False):
-                _check_returns(encoding.train(training), file, length, kv_heads)
+                _check_returns(encoding.train(training), file, length)
             attempt(file, "begin_step", partial(encoding.begin_step, 0.5))
             attempt(file, "constrain", encoding.constrain)
 
 
 def _check_names(cls: type[Encoding], file: Path) -> None:
     """Raises UserError if a method is not a hook, but its name is close to that of one that the class lacks."""
-    inherited = {name for base in cls.__mro__ if base.__module__ != cls.__module__ for name in vars(base)}
+    inherited = specs.inherited_methods(cls)
     own = {name: value for one in cls.__mro__ if one.__module__ == cls.__module__ for name, value in vars(one).items()}
     missing = [hook for hook in HOOKS if hook not in own]
     for name, value in own.items():
@@ -78,9 +82,9 @@ def _check_attributes(encoding: Encoding, file: Path, dims: Dims) -> None:
     if not {"_parameters", "dims"} <= vars(encoding).keys():
         raise UserError(f"{file}: __init__ must begin with super().__init__(dims)")
     own = {*vars(encoding), *encoding._modules, *encoding._parameters, *encoding._buffers}
-    for hook in HOOKS:
-        if hook in own:
-            raise UserError(f"{file}: self.{hook} has the name of a hook: keep it under another name")
+    for name, owner in specs.inherited_methods(type(encoding)).items():
+        if name in own:
+            raise UserError(f"{file}: self.{name} has the name of a method of {owner}: keep it under another name")
     for name in ("window", "max_length"):
         value = getattr(encoding, name)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
@@ -116,12 +120,12 @@ def move_from_constants(layers: list[Encoding]) -> None:
             parameter.add_(torch.rand_like(parameter).mul(0.1).masked_fill(parameter != 0, 0.0))
 
 
-def _check_returns(encoding: Encoding, file: Path, length: int, kv_heads: int) -> None:
+def _check_returns(encoding: Encoding, file: Path, length: int) -> None:
     """Raises UserError if a hook fails on random inputs, or does not return what RETURNS says."""
     dims = encoding.dims
     sizes = {"B": WINDOWS, "T": length, "S": length, "D": dims.width}
-    sizes |= {"H": dims.heads, "G": kv_heads, "K": dims.head_dim}
-    q, k = (torch.randn(WINDOWS, count, length, dims.head_dim) for count in (dims.heads, kv_heads))
+    sizes |= {"H": dims.heads, "G": dims.kv_heads, "K": dims.head_dim}
+    q, k = (torch.randn(WINDOWS, count, length, dims.head_dim) for count in (dims.heads, dims.kv_heads))
     pos_T = torch.arange(length, dtype=torch.float32)
     given: dict[str, Any] = {"index_T": pos_T, "pos_T": pos_T, "pos_S": pos_T, "state": None, "context": None}
     given |= {"x_BTD": torch.randn(WINDOWS, length, dims.width), "q_BHTK": q, "k_BGSK": k, "k_BGTK": k, "v_BGTK": k}
@@ -142,7 +146,7 @@ def _check_returns(encoding: Encoding, file: Path, length: int, kv_heads: int) -
             if wrong := attempt(file, where, partial(_wrong_turns, encoding, q, k, given["pos_T"], given["state"])):
                 raise UserError(f"{file}: {where} {wrong}")
             q, k = found
-            given |= {"q_BHTK": q, "k_BGTK": k, "k_BHSK": k.repeat_interleave(dims.heads // kv_heads, dim=1)}
+            given |= {"q_BHTK": q, "k_BGTK": k, "k_BHSK": k.repeat_interleave(dims.heads // dims.kv_heads, dim=1)}
         elif hook == "bias":
             bias = 0.0 if found is None else found
         elif hook == "scores":

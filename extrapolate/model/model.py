@@ -37,8 +37,8 @@ def is_users(cls: type) -> bool:
     return not cls.__module__.startswith("extrapolate.")
 
 
-def layer_encodings(name: str, arguments: Mapping[str, Any], dims: Dims, kv_heads: int | None = None) -> list[Encoding]:
-    """One instance per layer; `kv_heads` is G (default H).
+def layer_encodings(name: str, arguments: Mapping[str, Any], dims: Dims) -> list[Encoding]:
+    """One instance per layer.
 
     Raises UserError if the name or an argument is unknown, the encoding refuses a value, a class of a user's file does
     not do what an encoding must, or the layers do not fit into memory.
@@ -48,7 +48,7 @@ def layer_encodings(name: str, arguments: Mapping[str, Any], dims: Dims, kv_head
     check_encoding(cls, converted, dims)
     if ":" in name:
         file = Path(name.rpartition(":")[0])
-        check(cls, file, lambda: layers_of(cls, converted, dims), dims, kv_heads or dims.heads)
+        check(cls, file, converted, dims)
     try:
         return layers_of(cls, converted, dims)
     except UserError:
@@ -72,9 +72,11 @@ class Model(Decoder):
         Raises UserError if the encoding refuses its arguments or the sizes, or they do not fit into memory.
         """
         check_model(config)
-        dims = Dims(config.width, config.heads, config.head_dim, seq_len, layers=config.layers)
+        dims = Dims(
+            config.width, config.heads, config.head_dim, seq_len, layers=config.layers, kv_heads=config.kv_heads
+        )
         with torch.random.fork_rng(devices=[]):  # one seed gives every encoding the same weights elsewhere
-            encodings = layer_encodings(encoding, arguments, dims, config.kv_heads)
+            encodings = layer_encodings(encoding, arguments, dims)
         _check_attention(config, encodings)
         with torch.device("cpu" if drawn else "meta"):
             super().__init__(config, encodings, seq_len)

@@ -127,7 +127,7 @@ def with_resolved_encoding(config: C) -> tuple[C, Path | None]:
     user_file = Path(name.rpartition(":")[0]) if ":" in name else None
     encoding = configs.EncodingConfig(
         name=name if user_file is None else f"{user_file.name}:{name.rpartition(':')[2]}",
-        arguments=layer_encodings(name, arguments, dims_of(config), config.model.kv_heads)[0].arguments(),
+        arguments=layer_encodings(name, arguments, dims_of(config))[0].arguments(),
         file_sha256=file_sha256(user_file) if user_file else None,
     )
     return config.model_copy(update={"encoding": encoding}), user_file
@@ -136,7 +136,7 @@ def with_resolved_encoding(config: C) -> tuple[C, Path | None]:
 def dims_of(config: TrainedConfig | ImportedConfig) -> Dims:
     """The sizes that the first layer's encoding is built with."""
     model = config.model
-    return Dims(model.width, model.heads, model.head_dim, config.seq_len, layers=model.layers)
+    return Dims(model.width, model.heads, model.head_dim, config.seq_len, layers=model.layers, kv_heads=model.kv_heads)
 
 
 def run_name(config: TrainedConfig) -> str:

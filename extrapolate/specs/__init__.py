@@ -219,6 +219,13 @@ def parameters(cls: type) -> dict[str, Parameter]:
     }
 
 
+def inherited_methods(cls: type) -> dict[str, str]:
+    """The methods and properties that a class has from classes of other files, with the name of the class."""
+    others = [base for base in reversed(cls.__mro__) if base.__module__ != cls.__module__]
+    found = {name: (base, value) for base in others for name, value in vars(base).items()}
+    return {name: base.__name__ for name, (base, value) in found.items() if callable(value) or type(value) is property}
+
+
 def check_signature(cls: type, base: type, file: Path) -> None:
     """Raises UserError if an argument of a user's class cannot be part of a configuration.
 
@@ -237,6 +244,8 @@ def check_signature(cls: type, base: type, file: Path) -> None:
         )
     for parameter in (p for p in given if p.kind is inspect.Parameter.KEYWORD_ONLY):
         name, kinds = parameter.name, _choices(parameter.annotation)[0]
+        if (owner := inherited_methods(cls).get(name)) is not None:
+            raise UserError(f"{file}: {name} is a method of {owner}: give the argument another name")
         if parameter.annotation is parameter.empty:
             raise UserError(f"{file}: annotate {name}, for example {_example(parameter)}")
         if not all(kind in (int, float, bool, str) or typing.get_origin(kind) is typing.Literal for kind in kinds):

@@ -3,6 +3,7 @@
 Letters: R runs, S seeds, C clusters.
 """
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -39,8 +40,9 @@ class Sums:
         means = []
         for run in self._at.values():
             held_C = ~np.isnan(self._sum_RC["n_targets"][run])
-            means.append(np.nansum(self._sum_RC["loss"][run][held_C]) / self._sum_RC["n_targets"][run][held_C].sum())
-        return float(np.nan_to_num(np.mean(means), nan=np.inf))
+            means.append(self._sum_RC["loss"][run][held_C].sum() / self._sum_RC["n_targets"][run][held_C].sum())
+        mean = float(np.mean(means))
+        return math.inf if math.isnan(mean) else mean
 
 
 class Setting:

@@ -97,6 +97,7 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
             config.head_dim,
             config.training_length,
             layers=config.num_hidden_layers,
+            kv_heads=config.num_key_value_heads,
         )
         # from_pretrained makes models on the meta device, where tensors that are in no file would be lost.
         with torch.device("cpu"):

@@ -3,6 +3,15 @@
 import re
 from pathlib import Path
 
+FAILS = """
+from extrapolate.encodings.base import Encoding
+class Mine(Encoding):
+    display = "Mine"
+    def bias(self, pos_T, pos_S):
+        return self.helped()
+    def helped(self):
+        return [][3]
+"""
 LEAK = """
 from extrapolate.encodings.base import Encoding
 class Mine(Encoding):
@@ -13,7 +22,7 @@ class Mine(Encoding):
 
 def test_a_registered_encoding_is_ok(cli) -> None:
     shown = cli("check", "rope:theta=500", "--seq-len", 16).succeeded().out
-    assert "rope:theta=500, L = 16 tokens" in shown
+    assert "rope:theta=500, L = 16 tokens, 4 heads, G = 2" in shown
     assert shown.count(" ok ") == 10
 
 
@@ -24,6 +33,18 @@ def test_a_users_fault_is_in_the_table_and_in_the_message(cli, tmp_path: Path) -
     assert re.match("mine.py: embed lets token .* see token .*, which comes after it", message)
     assert message.endswith("(and 3 more, see the table)")
     assert ended.out.count(" ok ") == 6
+
+
+def test_debug_shows_the_frames_of_the_users_own_code(cli, process, tiny, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(FAILS)
+    for command in (["check", "mine.py:Mine"], ["train", "--pe", "mine.py:Mine", *tiny]):
+        ended = process(*command, "--debug")
+        assert 'mine.py", line 6, in bias' in ended.err, ended.err
+        assert 'mine.py", line 8, in helped' in ended.err
+        assert ended.err.splitlines()[-1].endswith("bias failed: IndexError: list index out of range, in line 8")
+    assert (
+        cli("check", "mine.py:Mine").error() == "mine.py: bias failed: IndexError: list index out of range, in line 8"
+    )
 
 
 def test_what_cannot_be_checked_is_said(cli) -> None:

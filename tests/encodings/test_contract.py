@@ -9,7 +9,7 @@ from extrapolate import specs
 from extrapolate.contract.causality import check_causality
 from extrapolate.contract.scale import check_scale
 from extrapolate.contract.small_model import fresh_model, resolved_factor, tokens
-from extrapolate.encodings.base import FAMILIES, Context, Dims, Encoding, layers_of
+from extrapolate.encodings.base import FAMILIES, Context, Dims, Encoding
 from extrapolate.model import attention
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.hooks import check
@@ -53,11 +53,11 @@ def test_every_path_gives_the_same_numbers(name: str, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("seq_len", [8, 64, 512])
 @pytest.mark.parametrize("kv_heads", [4, 1])
 def test_the_check_of_a_users_file_finds_nothing_wrong(name: str, seq_len: int, kv_heads: int) -> None:
-    spec, dims = specs.parse(name), Dims(32, 4, 16, seq_len, layers=4)
+    spec, dims = specs.parse(name), Dims(32, 4, 16, seq_len, layers=4, kv_heads=kv_heads)
     cls = find(spec.name)
     specs.check_signature(cls, Encoding, Path("mine.py"))
     arguments = specs.convert_arguments(cls, spec.arguments, owner=name)
-    check(cls, Path("mine.py"), lambda: layers_of(cls, arguments, dims), dims, kv_heads)
+    check(cls, Path("mine.py"), arguments, dims)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

@@ -38,7 +38,9 @@ def scores(encoding: RoPE, x: Tensor, q: Tensor, k: Tensor, pos: Tensor = POS) -
     return scaled_product(rotated_q, rotated_k.repeat_interleave(H // k.shape[1], dim=1))
 
 
-def by_hand(encoding: DaRoPE, theta: float, x: Tensor, q: Tensor, k: Tensor, pairs: list[tuple[int, int]]) -> Tensor:
+def by_hand(
+    encoding: DaRoPE, theta: float, length: int, x: Tensor, q: Tensor, k: Tensor, pairs: list[tuple[int, int]]
+) -> Tensor:
     """The scaled scores: a pair of channels is a complex number."""
     u, alpha = encoding.content.weight.detach().double().numpy(), encoding.alpha_H.detach().double().numpy()
     x, q, k = (tensor.double().numpy() for tensor in (x, q, k))
@@ -47,33 +49,33 @@ def by_hand(encoding: DaRoPE, theta: float, x: Tensor, q: Tensor, k: Tensor, pai
         first = h // group * group  # the head whose u and alpha the group uses
         places = []
         for token in range(T):
-            share = min(max((token + 0.5) / L, 1e-6), 1 - 1e-6)
+            share = min(max((token + 0.5) / length, 1e-6), 1 - 1e-6)
             logit = u[first] @ x[b, token] + alpha[first] * math.log(share / (1 - share))
-            places.append(L / (1 + math.exp(-logit)))
+            places.append(length / (1 + math.exp(-logit)))
         for i, j in np.ndindex(T, T):
             for m, (one, other) in enumerate(pairs):
                 w = theta ** (-2 * m / K)
-                angle = (i - j) * w if w >= 2 * math.pi / L else (places[i] - places[j]) * w
+                angle = (i - j) * w if w >= 2 * math.pi / length else (places[i] - places[j]) * w
                 query, key = (complex(y[one], y[other]) for y in (q[b, h, i], k[b, h // group, j]))
                 found[b, h, i, j] += (query * key.conjugate() * cmath.exp(1j * angle)).real / K**0.5
     return torch.from_numpy(found)
 
 
 @pytest.mark.parametrize("kv_heads", [6, 2])
-@pytest.mark.parametrize(("theta", "fast"), [(10_000.0, 1), (1.2, 3)])
-def test_darope_is_the_formula_of_the_paper(kv_heads: int, theta: float, fast: int) -> None:
-    """With a theta of 1.2, three of four pairs complete a turn within 7 tokens."""
+@pytest.mark.parametrize(("theta", "length", "fast"), [(10_000.0, None, 1), (1.2, None, 3), (1.2, 5, 0), (3.0, 11, 3)])
+def test_darope_is_the_formula_of_the_paper(kv_heads: int, theta: float, length: int | None, fast: int) -> None:
+    """With a theta of 1.2, three of four pairs complete a turn within 7 tokens, and none within 5."""
     x, q, k = window(kv_heads)
-    encoding = moved(theta=theta)
+    encoding = moved(theta=theta, length=length)
     assert encoding.kept == fast
-    expected = by_hand(encoding, theta, x, q, k, [(m, m + K // 2) for m in range(K // 2)])
+    expected = by_hand(encoding, theta, length or L, x, q, k, [(m, m + K // 2) for m in range(K // 2)])
     torch.testing.assert_close(scores(encoding, x, q, k).double(), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_its_pairs_may_be_interleaved() -> None:
     x, q, k = window()
     encoding = moved(pairing="interleaved", theta=3.0)
-    expected = by_hand(encoding, 3.0, x, q, k, [(2 * m, 2 * m + 1) for m in range(K // 2)])
+    expected = by_hand(encoding, 3.0, L, x, q, k, [(2 * m, 2 * m + 1) for m in range(K // 2)])
     torch.testing.assert_close(scores(encoding, x, q, k).double(), expected, rtol=1e-5, atol=1e-5)
 
 

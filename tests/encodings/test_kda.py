@@ -10,7 +10,7 @@ from torch import Tensor
 from extrapolate.encodings.base import Dims
 from extrapolate.encodings.kda import BLOCK, FLOOR, KDA, delta_rule
 
-B, H, K, D = 2, 3, 5, 7
+B, H, K, D = 2, 4, 5, 7
 DIMS = Dims(width=D, heads=H, head_dim=K, seq_len=7)
 
 
@@ -81,8 +81,9 @@ def test_it_is_the_recurrence(length: int) -> None:
     torch.testing.assert_close(mixed(encoding, *given).double(), by_hand(encoding, *given), rtol=1e-4, atol=1e-5)
 
 
-def test_query_heads_that_share_keys_have_convolutions_of_their_own() -> None:
-    encoding, given = made(), inputs(21, kv_heads=1)
+@pytest.mark.parametrize("kv_heads", [1, 2])
+def test_query_heads_that_share_keys_have_convolutions_of_their_own(kv_heads: int) -> None:
+    encoding, given = made(), inputs(21, kv_heads)
     torch.testing.assert_close(mixed(encoding, *given).double(), by_hand(encoding, *given), rtol=1e-4, atol=1e-5)
 
 

@@ -1,5 +1,6 @@
 """In how many bits every registered encoding works: float32, also under autocast, and bfloat16 where it stores so."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -120,11 +121,15 @@ def test_what_is_stored_is_what_the_model_reads(name: str, make_layers: Layers) 
     nothing = torch.zeros(2, len(POS_T), 32)
     assert representable(encoding.embed(nothing, POS_T))
     assert representable(encoding.attention_input(nothing, POS_T)[0])
-    if specs.parse(name).name not in ("pope", "hype"):  # there content multiplies them, or a norm
+    kind = specs.parse(name).name
+    if kind != "hype":  # there a norm multiplies them
         one = torch.eye(16)[:, None, None].expand(-1, 2, len(POS_T), -1)  # a channel at a time
+        if kind == "pope":
+            one = torch.full_like(one, 32.0)  # whose softplus it is; queries are also multiplied by the root of 2
         state = encoding.prepare(torch.zeros(len(one), len(POS_T), 32))
-        for turned in encoding.rotate(one, one, POS_T, POS_T.clone(), state):
-            assert representable(turned)
+        turned = encoding.rotate(one, one, POS_T, POS_T.clone(), state)
+        assert representable(turned[1])
+        assert representable(turned[0]) or kind == "pope"
     q_BHTK, k_BHSK = torch.zeros(1, 2, len(POS_T), 16), torch.zeros(1, 2, len(POS_S), 16)
     if encoding.bias(POS_T, POS_S) is not None:
         scores_BHTS = attention.explicit_scores(q_BHTK, k_BHSK, encoding, context_of(), None)
@@ -141,6 +146,57 @@ def test_a_table_that_queries_multiply_is_stored_too(name: str, make_layers: Lay
             parameter.copy_(parameter.bfloat16().float())
     scores_BHTS = encoding.rounded_to("bf16").scores(q_BHTK, k_BHSK, context_of())
     assert_same(scores_BHTS, by_hand.scores(q_BHTK, k_BHSK, context_of()))
+
+
+def stored(x: Tensor) -> Tensor:
+    return x.bfloat16().float()
+
+
+def gapes(encoding: Any, q: Tensor, k: Tensor, r: Tensor, store: Callable[[Tensor], Tensor]) -> Tensor:
+    """Of gates that read no content, whatever the parameters are."""
+    at_least_0, landmark_H = nn.functional.softplus, encoding.key_bias_H.sigmoid()
+    decay_H = at_least_0(encoding.gamma_H) * at_least_0(encoding.query_bias_H) * (1 - landmark_H)
+    return scaled_product(q, k) - decay_H[:, None, None] * store(r / encoding.length)
+
+
+def scale_invariants(encoding: Any, q: Tensor, k: Tensor, r: Tensor, store: Callable[[Tensor], Tensor]) -> Tensor:
+    octaves = 2 * (r / encoding.tau).log1p()
+    return store((octaves + 1).sqrt()) * scaled_product(q, k) - store(octaves)
+
+
+def grapes(encoding: Any, q: Tensor, k: Tensor, r: Tensor, store: Callable[[Tensor], Tensor]) -> Tensor:
+    slope_H = store(nn.functional.softplus(encoding.omega_H) * encoding.slope_H)
+    v_HK, u_HK = (store(vector / vector.norm(dim=-1, keepdim=True)) for vector in (encoding.query_HK, encoding.key_HK))
+    price_BHT, price_BHS = (
+        nn.functional.softplus((x * unit_HK[:, None]).sum(dim=-1) / 4) for x, unit_HK in ((q, v_HK), (k, u_HK))
+    )
+    price_BHTS = price_BHT[..., None] + price_BHS[:, :, None]
+    return scaled_product(q, k) - slope_H[:, None, None] * r * price_BHTS
+
+
+def tapas(encoding: Any, q: Tensor, k: Tensor, r: Tensor, store: Callable[[Tensor], Tensor]) -> Tensor:
+    turns = store(r**encoding.power) * scaled_product(q[..., 8:], k[..., 8:])
+    return scaled_product(q[..., :8], k[..., :8]) * (2 * math.pi * turns).cos()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("name", "by_hand"), [("gape", gapes), ("scale-invariant", scale_invariants), ("grape", grapes), ("tapa", tapas)]
+)
+def test_what_scores_adds_or_multiplies_is_stored(name: str, by_hand: Any, make_layers: Layers) -> None:
+    """Distances, slopes and directions, by the encoding's formula; what depends on content is computed exactly."""
+    _, q_BHTK, k_BHSK = content()
+    encoding, context = make_layers(name, DIMS)[0], context_of()
+    if name == "gape":
+        encoding.query_HK.zero_(), encoding.key_HK.zero_()
+    r_TS = (POS_T[:, None] - POS_S).clamp(min=0)
+    exact, rounded = (
+        x.scores(q_BHTK, k_BHSK, context).masked_fill(context.hidden_TS, 0)
+        for x in (encoding, encoding.rounded_to("bf16"))
+    )
+    for found, store in ((exact, lambda x: x), (rounded, stored)):
+        expected = by_hand(encoding, q_BHTK, k_BHSK, r_TS, store).masked_fill(context.hidden_TS, 0)
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_dapes_base_is_stored_before_it_is_added(make_layers: Layers) -> None:

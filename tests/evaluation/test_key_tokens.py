@@ -15,7 +15,7 @@ from extrapolate.data.documents import Document
 from extrapolate.data.store import Store
 from extrapolate.data.synthetic.base import ALPHABET, parse_process
 from extrapolate.evaluation import key_tokens
-from extrapolate.evaluation.key_tokens import GAIN, copies_beyond, gained_beyond
+from extrapolate.evaluation.key_tokens import copies_beyond, gained_beyond
 from extrapolate.evaluation.lengths import evaluate
 from extrapolate.evaluation.optimum import optimal_losses, process_of
 from extrapolate.evaluation.protocols.base import Windows, protocols
@@ -134,8 +134,18 @@ def test_with_a_known_optimum_each_target_with_and_without_what_lies_beyond(
             for target in range(group.length - group.scored + 1, group.length + 1):
                 last = window[max(0, target - L) : target + 1]
                 gain = process.optimum(last[None])[0, -1] - whole[target - 1]
-                assert known[document, start + target] == (gain >= GAIN), (target, gain)
+                at_least_twice_as_probable = gain >= math.log(2)
+                assert known[document, start + target] == at_least_twice_as_probable, (target, gain)
     assert 0 < found_N.mean() < 0.5
+
+
+@pytest.mark.parametrize(("probability", "is_key"), [(0.505, True), (0.495, False)])
+def test_what_lies_beyond_at_least_doubles_the_probability(probability: float, is_key: bool) -> None:
+    """Which is a quarter with the last L tokens alone."""
+    cut = SimpleNamespace(optimum=lambda tokens_WT: np.full((len(tokens_WT), L), math.log(4)))
+    window = Windows(np.array([0]), np.array([0]), 12, scored=2)
+    whole_N = np.full(2, -math.log(probability))
+    assert gained_beyond([window], split_of([list(range(13))]), L, cut, whole_N).tolist() == [is_key] * 2
 
 
 def test_windows_of_l_have_no_key_tokens(markov: Store) -> None:

@@ -139,6 +139,18 @@ def test_a_slower_pair_is_every_encodings_own(name: str, make_model: Any) -> Non
         torch.testing.assert_close(found[length - 1 - window - 2 * n], expected, rtol=1e-4, atol=1e-4)
 
 
+def test_the_turn_up_to_the_window_is_stored_in_few_bits(make_model: Any) -> None:
+    """Seen at index 0, where nothing else turns a query."""
+    encoding, plan = make_model("rope", L, layers=1).encoding, Plan(pairs=SlowedPairs((0.5,) * 8, 3))
+    q_BHTK = k_BGTK = torch.eye(16)[:, None, None].expand(-1, 2, 5, -1)  # a channel at a time
+    exact, stored = (
+        branches_of(plan, q_BHTK, k_BGTK, encoding.extended(plan).rounded_to(storage), None)[1].q_BHTK[:, :, 0]
+        for storage in ("fp32", "bf16")
+    )
+    assert torch.equal(stored, exact.bfloat16().float())
+    assert not torch.equal(stored, exact)
+
+
 def test_xpos_decays_by_the_true_distance(make_model: Any) -> None:
     encoding = make_model("xpos", L, layers=1).encoding
     q_BHTK = k_BHTK = torch.ones(1, 2, 12, 16)
@@ -150,15 +162,28 @@ def test_xpos_decays_by_the_true_distance(make_model: Any) -> None:
         assert float(pair) == pytest.approx(2 * zeta ** (r / L) * math.cos(3 * w + (r - 3) * w / 2), abs=1e-5)
 
 
-def test_other_frequencies_and_positions_apply_to_far_pairs_too(make_model: Any, every_path: Any) -> None:
+@pytest.mark.parametrize(("other", "shares"), [("p-rope:p=0.5", [1.0] * 4 + [0.0] * 4), ("pi:factor=2", [0.5] * 8)])
+def test_other_frequencies_and_positions_apply_to_far_pairs_too(
+    other: str, shares: list[float], make_model: Any, every_path: Any
+) -> None:
+    """Also to the turn up to the window. Half of every position is half of every frequency."""
     model = make_model("rope", L, layers=1)
     slow, factor = slowed(48, 2)
-    plan = recipe.parse("p-rope:p=0.5 + jet-long-freq:window=2").plan(model.encoding, L, 48)
+    plan = recipe.parse(f"{other} + jet-long-freq:window=2").plan(model.encoding, L, 48)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys.modules[__name__], "ROPE", ROPE[:4] + [0.0] * 4)
-        expected = one_layer(model, 48, slow[:4] + [0.0] * 4, 2, factor)
+        patch.setattr(sys.modules[__name__], "ROPE", [w * share for w, share in zip(ROPE, shares, strict=True)])
+        expected = one_layer(model, 48, [w * share for w, share in zip(slow, shares, strict=True)], 2, factor)
     for actual in every_path(model, 48, plan):
         torch.testing.assert_close(actual.double(), expected, rtol=1e-4, atol=3e-4)
+
+
+def test_the_ramp_ends_at_the_last_pair() -> None:
+    """Even that one completes 11.6 turns here. A ramp up to one turn would go on to pair 12 of 0 to 7."""
+    encoding = RoPE(Dims(64, 4, 16, 4096), theta=100.0)
+    s = (8192 - 256) / (4096 - 256)
+    plan = recipe.parse("jet-long-freq").plan(encoding, 4096, 8192)
+    assert isinstance(plan.pairs, SlowedPairs)
+    assert plan.pairs.scale == pytest.approx([1] * 6 + [(1 + 1 / s) / 2, 1 / s])
 
 
 def test_layers_without_rotation_and_with_unscaled_frequencies_are_left_alone(make_model: Any, logits: Any) -> None:

@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -69,6 +70,10 @@ CASES: dict[str, tuple[str, str | None, dict[str, Any], str, bool]] = {
     "learned-constants": ("expe:learned=fixed", None, {}, OWN, True),
     "same-names": ("random:base=sandwich", None, {}, OWN, False),
     "first": ("random:base=rope,evaluate=first", None, {}, OWN, True),
+    "tuned+pi": ("rope", "pi", {}, OWN, False),
+    "tuned+log-n": ("expe", "log-n", {}, OWN, True),
+    "tuned+yarn": ("rope", "yarn:factor=4,fast=2,slow=0.05", {}, LLAMA, True),
+    "tuned+window": ("rope", "window", {}, SMOLLM, True),
     "own-file": (MY_ENCODING, None, {}, OWN, True),
     "own-files": (MY_ROTARY, f"{MY_EXTENSION} + log-n", {}, OWN, False),
     **{
@@ -143,7 +148,8 @@ def exported(tmp_path_factory: pytest.TempPathFactory, random_run: Callable[...,
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)  # thousands of them take seconds
         for name, (encoding, extension, changes, _, _) in CASES.items():
-            run = random_run(folder / "runs" / name, encoding, extension, changes)
+            tuned_at = 2 * L if name.startswith("tuned+") else None
+            run = random_run(folder / "runs" / name, encoding, extension, changes, tuned_at)
             made = xt.export(run, folder / name)
             code = folder / name / "modeling_extrapolate.py"
             assert (made.folder, made.remote_code) == (folder / name, code.exists())
@@ -178,7 +184,29 @@ def test_transformers_computes_and_generates_the_same(loaded: dict[str, Any], ex
     assert found["attention"] < 1e-5
 
 
-def test_versions_before_5_find_where_the_long_list_begins(exported: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "theta"),
+    [
+        ("interleaved", 300.0), ("rnope", 10_000.0), ("rope+ntk:factor=4", 10_000.0 * 4 ** (16 / 14)),
+        ("rope+pi:factor=4", 10_000.0), ("tuned+yarn", 10_000.0),
+    ],
+)  # fmt: skip
+def test_readers_from_before_version_5_find_the_rotation(
+    exported: Path, tmp_path: Path, name: str, theta: float
+) -> None:
+    """They know no rope_parameters, and take a theta of 10,000 and no scaling if they find none in its place."""
+    again = shutil.copytree(exported / name, tmp_path / "again")
+    config = json.loads((again / "config.json").read_text())
+    del config["rope_parameters"]
+    (again / "config.json").write_text(json.dumps(config))
+    assert config["rope_theta"] == pytest.approx(theta)
+    expected = load_file(again / "expected.safetensors")
+    with torch.no_grad():
+        logits = transformers.AutoModelForCausalLM.from_pretrained(again)(expected[f"tokens{4 * L}"]).logits
+    torch.testing.assert_close(logits, expected[f"logits{4 * L}"], rtol=0, atol=1e-5)
+
+
+def test_readers_from_before_version_5_find_where_the_long_list_begins(exported: Path) -> None:
     """They look for it next to rope_scaling; without it the list would begin where the model's reach ends."""
     config = json.loads((exported / f"rope+{TWO_LISTS}" / "config.json").read_text())
     assert config["original_max_position_embeddings"] == L

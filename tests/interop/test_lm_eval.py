@@ -1,6 +1,7 @@
 """Benchmarks: our class gives the scores of lm-eval's own on the exported folder, and the rows have the settings."""
 
 import json
+import math
 import random
 import re
 import shutil
@@ -13,6 +14,8 @@ import datasets
 import huggingface_hub
 import pandas as pd
 import pytest
+import torch
+from tokenizers import Tokenizer, models
 from tokenizers.processors import TemplateProcessing
 
 import extrapolate as xt
@@ -130,6 +133,20 @@ def test_scores_are_those_of_lm_evals_own_model_on_the_exported_folder(
     text = "".join(request.args[0] for request in requests[:36:4])
     whole = [Instance("loglikelihood_rolling", {}, (text,), 0)]
     assert lm.loglikelihood_rolling(whole) == pytest.approx(theirs.loglikelihood_rolling(whole), abs=1e-3)
+
+
+def test_greedy_decoding_gives_an_answer_only_if_each_of_its_tokens_is_the_likeliest(tmp_path: Path) -> None:
+    """Of a model that counts: token n is followed by n + 1, which is e^5 times as likely as any other."""
+    words = Tokenizer(models.WordLevel({str(n): n for n in range(8)}, unk_token="0"))
+    counting = xt.foreign(lambda tokens_BT: 5 * torch.eye(8)[(tokens_BT + 1) % 8], "N", 16, words, out=tmp_path / "n")
+    answers = {(0, 1, 2, 3): 3, (0, 1, 3, 4): 2, (0, 4, 5, 6): 2, (0, 1, 2, 5): 2, (0, 6, 1, 4): 0}
+    asked = [(None, [before], answer) for before, *answer in answers]
+    asked += [(None, [0, 1, 3], [4]), (None, [0, 1, 2], [5])]  # of the same inputs as longer answers
+    found = RunLM(counting, length=16, device="cpu")._loglikelihood_tokens(asked)
+    assert [greedy for _, greedy in found] == [True, False, False, False, False, True, False]
+    all_others = math.log(math.exp(5) + 7)
+    expected = [5 * right - 3 * all_others for right in answers.values()] + [5 - all_others, -all_others]
+    assert [likelihood for likelihood, _ in found] == pytest.approx(expected, abs=1e-5)
 
 
 def test_texts_that_differ_in_their_last_token_alone_are_computed_once(

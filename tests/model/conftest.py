@@ -1,6 +1,7 @@
 """What the tests of encodings of a user's own share: how one is written to a file, and loaded."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent, indent
 
@@ -27,9 +28,9 @@ class Mine(Encoding):
 def load(tmp_path: Path) -> Callable[..., list[Encoding]]:
     """Builds the class Mine of mine.py, whose body is given."""
 
-    def call(body: str, dims: Dims = DIMS, kv_heads: int | None = None, head: str = HEAD) -> list[Encoding]:
+    def call(body: str, dims: Dims = DIMS, head: str = HEAD, **changes: int) -> list[Encoding]:
         (tmp_path / "mine.py").write_text(head + indent(dedent(body), "    "))
-        return layer_encodings(f"{tmp_path / 'mine.py'}:Mine", {}, dims, kv_heads)
+        return layer_encodings(f"{tmp_path / 'mine.py'}:Mine", {}, replace(dims, **changes))
 
     return call
 

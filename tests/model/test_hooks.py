@@ -157,11 +157,21 @@ class TestAnswers:
         refused(body, f"mine.py: {message}")
 
     @pytest.mark.parametrize(
-        ("hook", "value"), [("weights", "torch.ones(2)"), ("mix", "nn.Linear(2, 2)"), ("bias", "0.5")]
+        ("hook", "value"),
+        [("weights", "torch.ones(2)"), ("mix", "nn.Linear(2, 2)"), ("bias", "0.5"), ("share", "0.5"), ("label", "'A'")],
     )
-    def test_an_attribute_may_not_have_the_name_of_a_hook(self, refused, hook: str, value: str) -> None:
+    def test_an_attribute_may_not_have_the_name_of_a_method(self, refused, hook: str, value: str) -> None:
         body = f"def __init__(self, dims):\n    super().__init__(dims)\n    self.{hook} = {value}"
-        refused(body, f"mine.py: self.{hook} has the name of a hook: keep it under another name")
+        refused(body, f"mine.py: self.{hook} has the name of a method of Encoding: keep it under another name")
+
+    @pytest.mark.parametrize("name", ["share", "extended", "has_rotation", "float"])
+    def test_nor_may_an_argument(self, refused, name: str) -> None:
+        """The base class would call a number, and nobody would know where it is from."""
+        body = (
+            f"def __init__(self, dims, *, {name}: float = 0.5):\n    super().__init__(dims)\n    self.{name} = {name}"
+        )
+        owner = "Module" if name == "float" else "Encoding"
+        refused(body, f"mine.py: {name} is a method of {owner}: give the argument another name")
 
     @pytest.mark.parametrize(
         ("hook", "arguments"),
@@ -198,6 +208,11 @@ class TestAnswers:
         refused(body, "rotate returned [2, 4, 64, 8]; expected [B=2, G=1, S=64, K=8]", kv_heads=1)
         sizes = {"vocab_size": 50, "width": 32, "layers": 1, "heads": 4, "head_dim": 8}
         Model(ModelConfig(**sizes, kv_heads=4), f"{tmp_path / 'mine.py'}:Mine", {}, 64)
+        (tmp_path / "mine.py").write_text((tmp_path / "mine.py").read_text().replace("dims.heads", "dims.kv_heads"))
+        for kv_heads in (4, 2, 1):
+            model = Model(ModelConfig(**sizes, kv_heads=kv_heads), f"{tmp_path / 'mine.py'}:Mine", {}, 64)
+            assert len(model.encoding.scale) == kv_heads
+        load(body)
         with pytest.raises(ValueError, match=r"mine\.py: rotate failed: RuntimeError"):
             Model(ModelConfig(**sizes, kv_heads=2), f"{tmp_path / 'mine.py'}:Mine", {}, 64)
 

@@ -18,8 +18,10 @@ from extrapolate.statistics.comparison import (
     corrected,
     resampled,
     table,
+    with_best,
 )
 from extrapolate.statistics.intervals import Interval
+from extrapolate.statistics.sums import settings
 
 FIRST = Path(__file__).parents[1] / "fixtures/rope"
 
@@ -80,6 +82,25 @@ def test_two_encodings_whose_seeds_overlap_are_undecided() -> None:
     assert found.by_seed == pytest.approx((-0.107, -0.061))
     assert found.these_runs.verdict() == "better"
     assert found.p > 0.05
+
+
+def test_the_best_model_has_the_lowest_mean_over_seeds() -> None:
+    """Not the lowest loss of the worst seed, of the middle one, or of the best."""
+    losses = {"worst": (5.35, 5.36, 5.4), "middle": (5.1, 5.15, 6.2), "best": (4.9, 5.6, 5.8), "mean": (5.0, 5.2, 5.7)}
+    frame = rows({model: dict(enumerate(of_seeds)) for model, of_seeds in losses.items()})
+    found = {(one.model, one.other): one.difference.mean for one in with_best(settings(frame))}
+    assert found == {
+        ("worst", "mean"): pytest.approx(0.07), ("middle", "mean"): pytest.approx(0.55 / 3),
+        ("best", "mean"): pytest.approx(0.4 / 3),
+    }  # fmt: skip
+
+
+def test_a_models_mean_is_per_target_and_without_a_loss_it_is_infinite() -> None:
+    frame = rows({"A": {0: 5.0, 1: 6.0}, "B": {0: 4.0, 1: 4.0}}, documents=2).assign(n_targets=[100, 300] * 4)
+    frame["loss"] = [4.0, 6.0, 5.0, 7.0, 4.0, 4.0, 4.0, math.nan]
+    models = settings(frame)[0].models
+    assert models["A"].mean() == pytest.approx((5.5 + 6.5) / 2)
+    assert models["B"].mean() == math.inf
 
 
 def test_one_seed_is_about_this_run() -> None:

@@ -65,6 +65,7 @@ def test_learning_rate_warms_up_and_falls_in_straight_lines() -> None:
         (4, {"warmup_ratio": 1.0}, [0.125, 0.25, 0.375, 0.5]),
         (4, {"warmup_ratio": 0.5}, [0.25, 0.5, 0.5, 0.25]),
         (1, {"warmup_ratio": 1.0}, [0.5]),
+        (7, {"warmup_ratio": 0.5}, [0.125, 0.25, 0.375, 0.5, 0.5, 1 / 3, 1 / 6]),  # 3.5 steps are 4
     ],
 )
 def test_the_schedule_of_a_few_steps(steps: int, more: dict[str, float], expected: list[float]) -> None:

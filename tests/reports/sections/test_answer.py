@@ -232,6 +232,16 @@ def test_the_papers_protocol_blames_on_length_only_what_is_worse_than_at_1x() ->
     assert "0.01 nats; for RoPE and NoPE this is undecided." in answered(without, protocol="windows", noise=0.01).text
 
 
+@pytest.mark.parametrize(
+    ("above", "said"), [(0.027, "it is undecided whether ALiBi loses anything."), (0.034, "ALiBi gets worse.")]
+)
+def test_worse_than_at_1x_is_worse_by_the_least_difference_that_matters(above: float, said: str) -> None:
+    """0.02 nats above its control at 1x, 0.01 more do not matter."""
+    found = answered({"ALiBi": {1: 0.02, 4: above}}, protocol="windows", noise=0.003)
+    assert found.text == f"At 4x, {said}"
+    assert answered({"ALiBi": {1: 0.02, 4: above}}, noise=0.003).text == "At 4x, ALiBi gets worse."
+
+
 def test_what_was_evaluated_at_1x_alone() -> None:
     same = {1: 0.0}
     found = answered({"RoPE": same, "ALiBi": same}, base={"ALiBi": 4.2})
