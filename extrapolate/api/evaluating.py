@@ -63,7 +63,7 @@ def evaluate_with(
         check_devices(on)
         progress = progress if ranks.first else SILENT
         store = opened_store(data)
-        turns = InTurn(runs, seq_len, progress, ranks)
+        turns = InTurn(runs, seq_len, progress, ranks, partial(lengths.check_settings, settings))
         evaluated = Evaluated([], [], [], settings.protocols)
 
         def own(job: Job[Store]) -> EvaluationSettings:

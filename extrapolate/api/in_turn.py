@@ -23,7 +23,7 @@ from extrapolate.evaluation.settings import Lengths
 from extrapolate.folders import listed, unique_names
 from extrapolate.interop import foreign
 from extrapolate.interop.foreign import ForeignRun
-from extrapolate.interop.imported import import_checkpoint
+from extrapolate.interop.imported import import_checkpoint, length_of
 from extrapolate.machine.distributed import ALONE, Ranks
 from extrapolate.progress import Advance, Progress, warn
 from extrapolate.runs.config import TrainedConfig
@@ -67,11 +67,19 @@ class InTurn:
     left_out: a line for each extension that does not apply to some of the runs, and for each reason.
     """
 
-    def __init__(self, runs: Runs, seq_len: int | None, progress: Progress, ranks: Ranks = ALONE) -> None:
+    def __init__(
+        self,
+        runs: Runs,
+        seq_len: int | None,
+        progress: Progress,
+        ranks: Ranks = ALONE,
+        check: Callable[[int], None] = lambda seq_len: None,
+    ) -> None:
+        """check: raises if a setting is invalid for a training length, before anything is imported or tokenised."""
         self.progress, self.ranks = progress, ranks
         self.failed: dict[Path, Exception] = {}
         self.left_out: list[str] = []
-        self.found, damaged = ranks.in_turn(lambda: _subjects(runs, seq_len, progress))
+        self.found, damaged = ranks.in_turn(lambda: _subjects(runs, seq_len, progress, check))
         self.goes_on = ranks.world_size == 1 and len(self.found) + len(damaged) > 1
         for path, error in damaged.items():
             with self._going_on(path):
@@ -188,7 +196,7 @@ def table(rows: Sequence[Mapping[str, Any]], lines: Sequence[str]) -> pd.DataFra
 
 
 def _subjects(
-    runs: Runs, seq_len: int | None, progress: Progress
+    runs: Runs, seq_len: int | None, progress: Progress, check: Callable[[int], None]
 ) -> tuple[list[Run | ForeignRun], dict[Path, UserError]]:
     """The runs in folders, imported checkpoints and models of other libraries; and the errors of those that cannot be
     opened."""
@@ -197,6 +205,9 @@ def _subjects(
         raise UserError("name at least one run, or a folder of runs")
     if seq_len is not None and not any(str(one).startswith(HUB) for one in named):
         raise UserError("`seq_len` is for hf: checkpoints: a run has the training length that it was trained at")
+    for one in named:
+        if str(one).startswith(HUB):
+            check(seq_len or length_of(str(one).removeprefix(HUB)))
     models: list[ForeignRun] = []
     paths: list[Path] = []
     for one in named:
@@ -212,7 +223,10 @@ def _subjects(
         else:
             paths.append(Path(one))
     found, damaged = _finished(paths, progress)
-    return [*found, *models], damaged
+    subjects: list[Run | ForeignRun] = [*found, *models]
+    for subject in subjects:
+        check(subject.config.seq_len)
+    return subjects, damaged
 
 
 def imported(name: str, seq_len: int | None, progress: Progress) -> Path:

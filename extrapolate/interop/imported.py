@@ -25,6 +25,14 @@ def _model_name(name: str) -> str:
     return Path(os.path.expanduser(name)).resolve().name
 
 
+def length_of(name: str) -> int:
+    """The training length L that a checkpoint's own configuration gives, tokens; its weights are not read.
+
+    name: a local folder, or a name on the Hub. Raises UserError if the checkpoint cannot be reproduced exactly.
+    """
+    return huggingface.rotary_of(huggingface.find(name)).seq_len
+
+
 def import_checkpoint(name: str, seq_len: int | None = None, folder: Path = Path("ckpt")) -> Run:
     """Imports a checkpoint of Hugging Face as a run in `folder`, or opens the run if it was imported before.
 

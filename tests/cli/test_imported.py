@@ -215,6 +215,20 @@ class TestTheRun:
         assert not (tmp_path / "ckpt/hf-small-llama/model.safetensors").exists()
         cli("eval-lengths", "hf:small-llama", *few).succeeded()
 
+    def test_what_cannot_be_evaluated_is_refused_before_anything_is_read_or_made(
+        self, cli, llama, tmp_path, monkeypatch
+    ) -> None:
+        (tmp_path / "small-llama/model.safetensors").write_bytes(b"not yet downloaded")
+        monkeypatch.setattr(StandardLibrary, "open", lambda *_: pytest.fail("the text was read"))
+        flags = ["eval-lengths", "hf:small-llama", "--factors", "1,4"]
+        assert "holds no span of 64 tokens: give --max-targets 64, or" in cli(*flags, "--max-targets", 63).error()
+        message = cli(*flags, "--seq-len", 512, "--max-targets", 63).error()
+        assert "windows: the limit of 63 targets holds no span of 2048 tokens; fixed-target: " in message
+        assert "give --max-targets 2048, or smaller --factors" in message
+        assert "unknown extension 'yran'; did you mean 'yarn'" in cli(*flags, "--extend", "yran").error()
+        assert not (tmp_path / "ckpt").exists()
+        assert not (tmp_path / "data").exists()
+
     def test_another_training_length_is_another_run(self, cli, llama, bpe_store, tmp_path) -> None:
         flags = ["--data", bpe_store, "--factors", "1,2", "--max-targets", "256", "--protocol", "windows"]
         cli("eval-lengths", "hf:small-llama", "--seq-len", 32, *flags).succeeded()
