@@ -15,6 +15,7 @@ from extrapolate.data.store import Store
 from extrapolate.evaluation import lengths
 from extrapolate.evaluation import probes as probing
 from extrapolate.evaluation.settings import EvaluationSettings, RunsOnText
+from extrapolate.evaluation.text import few_documents
 from extrapolate.machine.devices import device_of
 from extrapolate.machine.distributed import check_devices, joined
 from extrapolate.machine.memory import keep_freed_memory
@@ -63,7 +64,7 @@ def evaluate_with(
         check_devices(on)
         progress = progress if ranks.first else SILENT
         store = opened_store(data)
-        turns = InTurn(runs, seq_len, progress, ranks)
+        turns = InTurn(runs, seq_len, progress, ranks, partial(lengths.check_settings, settings))
         evaluated = Evaluated([], [], [], settings.protocols)
 
         def own(job: Job[Store]) -> EvaluationSettings:
@@ -95,6 +96,9 @@ def evaluate_with(
         for job in jobs:
             for part in (lengths, probing):
                 part.check(job.run, job.given, own(job))
+        texts = [few_documents(own(job), job.given.split(settings.split), job.run.config.seq_len) for job in jobs]
+        for line in dict.fromkeys(itertools.chain.from_iterable(texts)):
+            progress.say(line)
         inputs = [
             sum(part.expected_inputs(job.run, job.given, own(job)).total() for part in (lengths, probing))
             + lengths.expected_inputs(job.run, job.given, own(job).halfway()).total()

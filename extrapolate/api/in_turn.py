@@ -1,6 +1,7 @@
 """Opens, checks and locks the runs of a call, and works on one after another. Some may fail."""
 
 import contextlib
+import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,12 +19,12 @@ from extrapolate.data.tokenizer import HUB
 from extrapolate.errors import UserError, reason_of
 from extrapolate.evaluation.keeping import keeping_rows
 from extrapolate.evaluation.plans import left_out, lines_on
-from extrapolate.evaluation.protocols.base import lengths_of
 from extrapolate.evaluation.settings import Lengths
 from extrapolate.folders import listed, unique_names
 from extrapolate.interop import foreign
 from extrapolate.interop.foreign import ForeignRun
 from extrapolate.interop.imported import import_checkpoint
+from extrapolate.interop.imported import lengths_of as own_lengths
 from extrapolate.machine.distributed import ALONE, Ranks
 from extrapolate.progress import Advance, Progress, warn
 from extrapolate.runs.config import TrainedConfig
@@ -67,11 +68,19 @@ class InTurn:
     left_out: a line for each extension that does not apply to some of the runs, and for each reason.
     """
 
-    def __init__(self, runs: Runs, seq_len: int | None, progress: Progress, ranks: Ranks = ALONE) -> None:
+    def __init__(
+        self,
+        runs: Runs,
+        seq_len: int | None,
+        progress: Progress,
+        ranks: Ranks = ALONE,
+        check: Callable[[int], None] = lambda seq_len: None,
+    ) -> None:
+        """check: raises if a setting is invalid for a training length, before anything is imported or tokenised."""
         self.progress, self.ranks = progress, ranks
         self.failed: dict[Path, Exception] = {}
         self.left_out: list[str] = []
-        self.found, damaged = ranks.in_turn(lambda: _subjects(runs, seq_len, progress))
+        self.found, damaged = ranks.in_turn(lambda: _subjects(runs, seq_len, progress, check))
         self.goes_on = ranks.world_size == 1 and len(self.found) + len(damaged) > 1
         for path, error in damaged.items():
             with self._going_on(path):
@@ -117,7 +126,7 @@ class InTurn:
         """
 
         def text_of(run: Run | ForeignRun) -> Store:
-            own = partial(_store_of, run, settings.factors, self.progress)
+            own = partial(_store_of, run, self.progress)
             text = self.ranks.in_turn(own) if store is None else store
             check(run, text)
             return text
@@ -188,7 +197,7 @@ def table(rows: Sequence[Mapping[str, Any]], lines: Sequence[str]) -> pd.DataFra
 
 
 def _subjects(
-    runs: Runs, seq_len: int | None, progress: Progress
+    runs: Runs, seq_len: int | None, progress: Progress, check: Callable[[int], None]
 ) -> tuple[list[Run | ForeignRun], dict[Path, UserError]]:
     """The runs in folders, imported checkpoints and models of other libraries; and the errors of those that cannot be
     opened."""
@@ -197,6 +206,9 @@ def _subjects(
         raise UserError("name at least one run, or a folder of runs")
     if seq_len is not None and not any(str(one).startswith(HUB) for one in named):
         raise UserError("`seq_len` is for hf: checkpoints: a run has the training length that it was trained at")
+    for one in named:
+        if str(one).startswith(HUB):
+            check(seq_len or own_lengths(str(one).removeprefix(HUB))[0])
     models: list[ForeignRun] = []
     paths: list[Path] = []
     for one in named:
@@ -212,7 +224,10 @@ def _subjects(
         else:
             paths.append(Path(one))
     found, damaged = _finished(paths, progress)
-    return [*found, *models], damaged
+    subjects: list[Run | ForeignRun] = [*found, *models]
+    for subject in subjects:
+        check(subject.config.seq_len)
+    return subjects, damaged
 
 
 def imported(name: str, seq_len: int | None, progress: Progress) -> Path:
@@ -220,7 +235,14 @@ def imported(name: str, seq_len: int | None, progress: Progress) -> Path:
     progress.say(f"reading {name}")
     run = import_checkpoint(name.removeprefix(HUB), seq_len)
     extension = f", {run.config.extension}" if run.config.extension else ""
-    progress.say(f"{name} is {run.path}: training length {run.config.seq_len}{extension}")
+    seq_len, (_, longest) = run.config.seq_len, own_lengths(name.removeprefix(HUB))
+    progress.say(f"{name} is {run.path}: training length {seq_len}{extension}")
+    if longest > seq_len:
+        besides = " besides its own" if extension else ""
+        progress.say(
+            f"its config.json says {longest:,} tokens: up to there, which is {longest / seq_len:g}x here, extensions"
+            f"{besides} can only cost"
+        )
     for note in run.special_tokens.notes:
         progress.say(note)
     return run.path
@@ -244,10 +266,10 @@ def _finished(paths: list[Path], progress: Progress) -> tuple[list[Run], dict[Pa
     return [run for run in found if run not in left_out], damaged
 
 
-def _store_of(run: Run | ForeignRun, factors: Sequence[float], progress: Progress) -> Store:
-    """The store that a run was trained on; for an imported run data/<its name>, which is made on first use.
+def _store_of(run: Run | ForeignRun, progress: Progress) -> Store:
+    """The store that a run was trained on; for an imported run, one for its tokenizer, which is made on first use.
 
-    Raises UserError if that store holds other text now, or has the name of the default one.
+    Raises UserError if that store holds other text now.
     """
     if isinstance(run.config, TrainedConfig):
         data = run.config.data
@@ -260,18 +282,12 @@ def _store_of(run: Run | ForeignRun, factors: Sequence[float], progress: Progres
         return store
     if isinstance(run, Run):
         run.with_weights()  # raises before a store is made for nothing
-    default = DEFAULT_STORE.parent / run.name
-    if default == DEFAULT_STORE:
-        raise UserError(
-            f"{default} is the token store of the default corpus, not of {run.path}: rename the run, or name a token "
-            "store with its tokens as `data`"
-        )
+    digest = hashlib.sha256(run.tokenizer.to_str().encode()).hexdigest()[:8]
+    default = DEFAULT_STORE.with_name(f"{DEFAULT_STORE.name}-{digest}")
     if default.exists():
         return Store.open(default)
     progress.say(
         f"no `data` is given: tokenising this Python's standard library into {default}, with the tokenizer of "
         f"{run.path}"
     )
-    least = max(StoreSettings.min_heldout_tokens, max(lengths_of(factors, run.config.seq_len)) + 1)
-    tokenizer = str(run.path / "tokenizer.json")
-    return store_with(StoreSettings(tokenizer=tokenizer, min_heldout_tokens=least), default, progress)
+    return store_with(StoreSettings(tokenizer=str(run.path / "tokenizer.json")), default, progress)

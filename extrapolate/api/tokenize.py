@@ -13,6 +13,7 @@ from extrapolate.data.tokenizer import TRAINING_CHARACTERS
 from extrapolate.errors import UserError
 from extrapolate.progress import QUIET, Progress, warn
 from extrapolate.specs import arguments
+from extrapolate.statistics.reach import too_short
 
 DEFAULT_STORE = Path("data/stdlib")
 OTHER_TEXT = "{} holds other text than the store was made from"
@@ -93,6 +94,9 @@ def store_with(settings: StoreSettings, out: Path, progress: Progress, workers: 
         if column == "used":
             kept = f", of which {near['apart']:,} stand in two of these splits"
         progress.say(f"near-duplicates: {near['pairs']:,} pairs{kept}")
+    tested_D = store.split("test").lengths
+    reached = (too_short(tested_D, [length], length) for length in (2**power for power in range(10, 25)))  # N is 16 L
+    progress.say(f"test: {next(filter(None, reached))}")
     if not store.lossless:
         found = store.manifest["round_trip"]
         warn(

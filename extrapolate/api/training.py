@@ -8,6 +8,9 @@ from extrapolate.api.tokenize import default_store
 from extrapolate.data.store import Store
 from extrapolate.data.tokenizer import HUB
 from extrapolate.errors import UserError
+from extrapolate.evaluation.protocols.base import lengths_of
+from extrapolate.evaluation.rows import BLOCK_FACTOR
+from extrapolate.evaluation.settings import Lengths
 from extrapolate.extensions.recipe import Recipe
 from extrapolate.folders import STATE
 from extrapolate.interop import trackers
@@ -21,6 +24,7 @@ from extrapolate.runs.resolve import TrainingRequest, data_path, resolve, run_na
 from extrapolate.runs.resolve import check as check_request
 from extrapolate.runs.run import Run
 from extrapolate.specs import arguments
+from extrapolate.statistics.reach import too_short
 from extrapolate.training import loop
 from extrapolate.training.fine_tuning import resolve_fine_tuning, resolve_resumed, run_in, store_of
 from extrapolate.training.halvings import kept, trained_tokens
@@ -79,6 +83,10 @@ def train_with(
                 resolved, user_file = resolve(request, store)
             folder = folder or Path("ckpt") / run_name(resolved)
         progress.say(f"training {folder} {chosen(resolved.training.device, resolved.training.precision)}")
+        seq_len = resolved.seq_len
+        tested_D, evaluated = store.split("test").lengths, lengths_of(Lengths.factors, seq_len)
+        if (short := too_short(tested_D, evaluated, BLOCK_FACTOR * seq_len)) is not None:
+            progress.say(f"{store.path}, test: {short}")
         train_tokens = store.manifest["splits"]["train"]["tokens"]
         if resolved.training.tokens > train_tokens:
             progress.say(

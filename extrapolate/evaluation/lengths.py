@@ -21,7 +21,7 @@ from extrapolate.evaluation.key_tokens import CONTEXT, copies_beyond, gained_bey
 from extrapolate.evaluation.losses import validation_windows
 from extrapolate.evaluation.memory import OutOfMemoryError
 from extrapolate.evaluation.optimum import optimal_losses, process_of
-from extrapolate.evaluation.plans import AppliedExtensions, extensions_to_evaluate
+from extrapolate.evaluation.plans import AppliedExtensions, check_files, extensions_to_evaluate
 from extrapolate.evaluation.precision import in_precision
 from extrapolate.evaluation.protocols.base import (
     CONTROL,
@@ -65,19 +65,25 @@ def check_run(run: AnyRun, store: Store, settings: EvaluationSettings) -> None:
     run.build_model()
 
 
-def check(run: AnyRun, store: Store, settings: EvaluationSettings) -> None:
-    """Raises UserError before starting if a setting is invalid for the run."""
-    settings.check_max_targets()
+def check_settings(settings: EvaluationSettings, seq_len: int) -> None:
+    """Raises UserError if a setting is invalid for a training length L, tokens, whatever the run and its text."""
+    settings.check_max_targets(seq_len)
     if not settings.protocols and not settings.probes:
         raise UserError(f"name at least one protocol: {', '.join(protocols.names())}")
     if settings.split not in HELDOUT:
         raise UserError(f"there is no held-out split '{settings.split}': choose from {', '.join(HELDOUT)}")
-    check_run(run, store, settings)
     if not settings.precisions:
         raise UserError(f"name at least one precision: {', '.join(PRECISIONS)}")
     for precision in settings.precisions:
         if precision not in PRECISIONS:
             raise UserError(f"unknown precision '{precision}'; {specs.did_you_mean(precision, PRECISIONS)}")
+    check_files(settings.extend)
+
+
+def check(run: AnyRun, store: Store, settings: EvaluationSettings) -> None:
+    """Raises UserError before starting if a setting is invalid for the run."""
+    check_settings(settings, run.config.seq_len)
+    check_run(run, store, settings)
     model = run.build_model()
     split = store.split(settings.split)
     chosen = extensions_to_evaluate(run, model, settings.extend)

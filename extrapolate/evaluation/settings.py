@@ -17,7 +17,7 @@ from extrapolate.specs.settings import Flag, settings_of
 if TYPE_CHECKING:
     from extrapolate.data.probes.base import Probe
     from extrapolate.data.store import Split, Store
-    from extrapolate.evaluation.protocols.base import Layout
+    from extrapolate.evaluation.protocols.base import Layout, Protocol
 
 _what, _text, _runs, _machine = (partial(Flag, panel=one) for one in ("What to evaluate", "Text", "Runs", "Machine"))
 
@@ -111,16 +111,20 @@ class TextSettings(SharedSettings):
         given = self.max_targets
         return {} if given is None else dict(given) if isinstance(given, Mapping) else {ALL: given}
 
+    def limit_of(self, protocol: "Protocol | type[Protocol]") -> int:
+        """The most targets that a protocol scores."""
+        most = self.most_targets()
+        return most.get(protocol.name, min(protocol.max_targets, most.get(ALL, protocol.max_targets)))
+
     def layout(self, protocol: str, split: "Split", seq_len: int) -> "Layout":
         """The windows of one protocol, without the token of `bos`."""
         from extrapolate.evaluation.protocols.base import lengths_of, parse_protocol
 
-        asked, most = parse_protocol(protocol), self.most_targets()
-        capped = min(asked.max_targets, most.get(ALL, asked.max_targets))
-        return asked.layout(split.lengths, seq_len, lengths_of(self.factors, seq_len), most.get(asked.name, capped))
+        asked = parse_protocol(protocol)
+        return asked.layout(split.lengths, seq_len, lengths_of(self.factors, seq_len), self.limit_of(asked))
 
-    def check_max_targets(self) -> None:
-        """Raises UserError if a limit on the scored tokens is out of range, or would change nothing."""
+    def check_max_targets(self, seq_len: int) -> None:
+        """Raises UserError if a limit on the scored tokens is out of range, would change nothing, or holds nothing."""
         from extrapolate.evaluation.protocols.base import parse_protocol, protocols
 
         limits = self.most_targets()
@@ -143,6 +147,38 @@ class TextSettings(SharedSettings):
                 f"`max_targets={alone}` is above every default ({told}), and a number alone only lowers them; to raise "
                 f"them write `max_targets={dict.fromkeys(defaults, alone)}`"
             )
+        self._check_holds(seq_len)
+
+    def pieces(self, seq_len: int) -> dict[str, tuple[str, int]]:
+        """What each protocol lays out whole, such as `span of 64 tokens`, and its targets.
+
+        No text is needed: a document without end is laid out in a single target, which protocols refuse.
+        """
+        import numpy as np
+
+        from extrapolate.evaluation.protocols.base import TooFewTargetsError, lengths_of, parse_protocol
+
+        found = {}
+        for asked in map(parse_protocol, self.protocols):
+            try:
+                asked.layout(np.array([2**40]), seq_len, lengths_of(self.factors, seq_len), 1)
+            except TooFewTargetsError as error:
+                found[asked.name] = error.piece, error.least
+        return found
+
+    def _check_holds(self, seq_len: int) -> None:
+        """Raises UserError, with the limits that would do, if a protocol's pieces are larger than its limit."""
+        from extrapolate.evaluation.protocols.base import protocols
+
+        pieces = self.pieces(seq_len)
+        limits = {name: self.limit_of(protocols[name]) for name in pieces}
+        wrong = {name: one for name, one in pieces.items() if one[1] > limits[name]}
+        if wrong:
+            given, least = self.most_targets(), {name: targets for name, (_, targets) in wrong.items()}
+            lowers = given.keys() == {ALL} and all(most <= protocols[name].max_targets for name, most in least.items())
+            enough = max(least.values()) if lowers else given | least
+            told = [f"{name}: the limit of {limits[name]} targets holds no {what}" for name, (what, _) in wrong.items()]
+            raise UserError(f"{'; '.join(told)}: give `max_targets={enough}`, or smaller `factors`")
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,18 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 from tokenizers import Tokenizer
 
 from extrapolate.data.store import HELDOUT, Split, Store
 from extrapolate.errors import UserError
 from extrapolate.evaluation.any_run import AnyRun
+from extrapolate.evaluation.protocols.base import lengths_of, parse_protocol
+from extrapolate.evaluation.rows import BLOCK_FACTOR
+from extrapolate.evaluation.settings import TextSettings
 from extrapolate.runs.config import TrainedConfig
+from extrapolate.statistics.intervals import FEWEST
+from extrapolate.statistics.reach import too_short
 
 
 def check_text(run: AnyRun, store: Store, splits: Iterable[str] = HELDOUT) -> None:
@@ -28,6 +34,26 @@ def check_text(run: AnyRun, store: Store, splits: Iterable[str] = HELDOUT) -> No
             f"{store.path} holds the token {largest}, and {run.path} has embeddings for {config.vocab_size}: "
             "its tokenizer.json is not the one that it was trained with"
         )
+
+
+def few_documents(settings: TextSettings, split: Split, seq_len: int) -> list[str]:
+    """Says what gives no interval: the text at some lengths or, if it is long enough, the limits of protocols."""
+    lengths, stretch = lengths_of(settings.factors, seq_len), BLOCK_FACTOR * seq_len
+    if (short := too_short(split.lengths, lengths, stretch)) is not None:
+        return [f"{split.name}: {short}"]
+    found = []
+    for text in settings.protocols:
+        groups = settings.layout(text, split, seq_len).rows[lengths[-1]]
+        places = [np.stack([group.document_W, np.maximum(group.start_W, 0) // stretch]) for group in groups]
+        clusters = len(np.unique(np.concatenate(places, axis=1), axis=1).T)
+        protocol = parse_protocol(text)
+        if clusters < FEWEST and (piece := settings.pieces(seq_len).get(protocol.name)):
+            enough = settings.most_targets() | {protocol.name: FEWEST * piece[1]}
+            found.append(
+                f"{text}: the limit of {settings.limit_of(protocol):,} targets gives {clusters} clusters, each with a "
+                f"{piece[0]} or more; fewer than {FEWEST} give no interval: give `max_targets={enough}`"
+            )
+    return found
 
 
 def beginning_token(run: AnyRun, store: Store) -> int:

@@ -1,6 +1,7 @@
 """Imports checkpoints that were trained elsewhere as runs, which are evaluated like all others."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from extrapolate import files
@@ -13,7 +14,7 @@ from extrapolate.runs import config as configs
 from extrapolate.runs import resolve
 from extrapolate.runs.config import ImportedConfig
 from extrapolate.runs.run import CONFIG, Run, model_of
-from extrapolate.runs.weights import load_weights
+from extrapolate.runs.weights import describe, load_weights
 
 
 def place_of(name: str, folder: Path = Path("ckpt")) -> Path:
@@ -24,6 +25,15 @@ def place_of(name: str, folder: Path = Path("ckpt")) -> Path:
 def _model_name(name: str) -> str:
     """The last part of a folder's path, or of a name on the Hub."""
     return Path(os.path.expanduser(name)).resolve().name
+
+
+def lengths_of(name: str) -> tuple[int, int]:
+    """L, and the longest window that a checkpoint was made for, by its own configuration, tokens. Reads no weights.
+
+    name: a local folder, or a name on the Hub. Raises UserError if the checkpoint cannot be reproduced exactly.
+    """
+    source = huggingface.find(name)
+    return huggingface.rotary_of(source).seq_len, source.config.whole("max_position_embeddings")
 
 
 def import_checkpoint(name: str, seq_len: int | None = None, folder: Path = Path("ckpt")) -> Run:
@@ -59,6 +69,11 @@ def import_checkpoint(name: str, seq_len: int | None = None, folder: Path = Path
                 return run
         elif (path / WEIGHTS).exists():
             raise UserError(f"{path} holds weights without a {CONFIG}: delete it")
+        if (same := _same_weights(folder, config.imported.sha256)) is not None:
+            run = Run.create(path, config, source.tokenizer.read_bytes())
+            with suppress(OSError):  # a disk without hard links gets a copy
+                os.link(same, path / WEIGHTS)
+                return run
         weights = huggingface.weights_of(source, config.model)
         model = model_of(config)
         load_weights(model, weights, str(source.folder))
@@ -67,3 +82,12 @@ def import_checkpoint(name: str, seq_len: int | None = None, folder: Path = Path
         run = Run.create(path, config, source.tokenizer.read_bytes(), special=special)
         run.save_weights(model, 0, 0, final=True)
         return run
+
+
+def _same_weights(folder: Path, sha256: str) -> Path | None:
+    """The weights of a checkpoint, by the hash of its files, if it was imported before: those of every L are equal."""
+    for path in sorted(folder.glob(f"hf-*/{WEIGHTS}")):
+        with suppress(UserError):  # it is damaged
+            if describe(path).config_sha256 == sha256:
+                return path
+    return None

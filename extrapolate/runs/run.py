@@ -216,12 +216,17 @@ class Run:
         """Writes the final weights, an intermediate checkpoint, or a halving, with their hash in the file."""
         path = self.path / (WEIGHTS if final else f"{HALVINGS if halving else CHECKPOINTS}/{_name_of(step)}")
         files.make_folder(path.parent)
-        record = {"step": step, "tokens": tokens, "final": final, "config": self.config_sha256}
+        record = {"step": step, "tokens": tokens, "final": final, "config": self._sha256_in_weights}
         tensors.write(path, unique_weights(model), record)
+
+    @property
+    def _sha256_in_weights(self) -> str:
+        """What a file of weights says whose they are; a checkpoint from elsewhere has the same weights at every L."""
+        return self.config.imported.sha256 if isinstance(self.config, ImportedConfig) else self.config_sha256
 
     def _checked(self, checkpoint: Checkpoint) -> Checkpoint:
         """Returns the checkpoint. Raises UserError if its weights do not belong to the run's configuration."""
-        if checkpoint.config_sha256 != self.config_sha256:
+        if checkpoint.config_sha256 not in (self.config_sha256, self._sha256_in_weights):
             raise UserError(
                 f"{checkpoint.path} does not belong to the {CONFIG} beside it, which is of another run or was changed"
             )

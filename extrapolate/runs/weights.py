@@ -18,7 +18,8 @@ from extrapolate.runs import tensors
 class Checkpoint:
     """Weights on disk after some steps and tokens; sha256 is the hash of their content.
 
-    config_sha256: of the configuration that they were trained with. final: whether they are the end of the training.
+    config_sha256: of the configuration that they were trained with, or of the files that they were imported from.
+    final: whether they are the end of the training.
     """
 
     path: Path

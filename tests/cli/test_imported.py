@@ -3,6 +3,7 @@
 import contextlib
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 
 import extrapolate as xt
 from extrapolate import files, results
+from extrapolate.data.build import StoreSettings
 from extrapolate.data.sources.local.base import LocalFiles
 from extrapolate.data.sources.stdlib import StandardLibrary
 from extrapolate.data.store import Store
@@ -228,11 +230,38 @@ class TestTheRun:
         assert not (tmp_path / "ckpt/hf-small-llama/model.safetensors").exists()
         cli("eval-lengths", "hf:small-llama", *few).succeeded()
 
+    def test_what_cannot_be_evaluated_is_refused_before_anything_is_read_or_made(
+        self, cli, llama, tmp_path, monkeypatch
+    ) -> None:
+        (tmp_path / "small-llama/model.safetensors").write_bytes(b"not yet downloaded")
+        monkeypatch.setattr(StandardLibrary, "open", lambda *_: pytest.fail("the text was read"))
+        flags = ["eval-lengths", "hf:small-llama", "--factors", "1,4"]
+        assert "holds no span of 64 tokens: give --max-targets 64, or" in cli(*flags, "--max-targets", 63).error()
+        message = cli(*flags, "--seq-len", 512, "--max-targets", 63).error()
+        assert "windows: the limit of 63 targets holds no span of 2048 tokens; fixed-target: " in message
+        assert "give --max-targets 2048, or smaller --factors" in message
+        assert "unknown extension 'yran'; did you mean 'yarn'" in cli(*flags, "--extend", "yran").error()
+        assert not (tmp_path / "ckpt").exists()
+        assert not (tmp_path / "data").exists()
+
     def test_another_training_length_is_another_run(self, cli, llama, bpe_store, tmp_path) -> None:
         flags = ["--data", bpe_store, "--factors", "1,2", "--max-targets", "256", "--protocol", "windows"]
         cli("eval-lengths", "hf:small-llama", "--seq-len", 32, *flags).succeeded()
-        cli("eval-lengths", "hf:small-llama", "--seq-len", 16, *flags).succeeded()
-        assert {path.name for path in (tmp_path / "ckpt").iterdir()} == {"hf-small-llama", "hf-small-llama-L32"}
+        usual = cli("eval-lengths", "hf:small-llama", "--seq-len", 16, *flags).succeeded()
+        shorter = cli("eval-lengths", "hf:small-llama", "--seq-len", 8, *flags).succeeded()
+        line = "its config.json says 16 tokens: up to there, which is 2x here, extensions can only cost"
+        assert (line in shorter.err, "can only cost" in usual.err) == (True, False)
+        ckpt = tmp_path / "ckpt"
+        names = {"hf-small-llama", "hf-small-llama-L32", "hf-small-llama-L8"}
+        assert {path.name for path in ckpt.iterdir()} == names
+        files = {(ckpt / name / "model.safetensors").stat().st_ino for name in names}
+        assert len(files) == 1  # one file of weights, which takes its place once
+        losses = {}
+        for name in names:
+            rows = rows_of(ckpt / name)
+            assert set(rows["weights_sha256"]) == {Run.open(ckpt / name).checkpoints("last")[-1].sha256}
+            losses |= {(name, row["length"]): row["loss"] for row in rows.to_dict("records")}
+        assert losses["hf-small-llama", 32] != losses["hf-small-llama-L32", 32]  # other targets
         rows = rows_of(tmp_path / "ckpt/hf-small-llama-L32")
         assert sorted(rows["length"]) == [32, 64]
         assert set(rows["seq_len"]) == {32}
@@ -359,18 +388,19 @@ class TestText:
         refused(["eval-lengths", "ckpt/hf-narrow", "--data", bpe_store, *FEW], "the token 29", "embeddings for 290")
         refused(["eval-lengths", "narrow"], "not a run", "hf:narrow")
 
-    def test_without_data_the_default_is_tokenised_once(self, cli, llama, corpus, tmp_path, monkeypatch) -> None:
+    def test_without_data_the_default_is_tokenised_once_for_a_tokenizer(
+        self, cli, llama, bpe, corpus, tmp_path, monkeypatch
+    ) -> None:
         monkeypatch.setattr(StandardLibrary, "open", lambda argument, text_field: LocalFiles(str(corpus), "text"))
-        monkeypatch.setattr("extrapolate.data.build.StoreSettings.min_heldout_tokens", 200)
+        monkeypatch.setattr("extrapolate.api.in_turn.StoreSettings", partial(StoreSettings, min_heldout_tokens=200))
         flags = ["--factors", "1,32", "--max-targets", "1024", "--protocol", "windows"]
         first = cli("eval-lengths", "hf:small-llama", *flags).succeeded()
-        assert "no --data is given: tokenising this Python's standard library into data/hf-small-llama" in first.err
-        made = json.loads((tmp_path / "data/hf-small-llama/manifest.json").read_text())
-        assert made["settings"]["min_heldout_tokens"] == 513  # so that 32x can be measured
-        assert made["settings"]["tokenizer"] == "ckpt/hf-small-llama/tokenizer.json"
-        for name in ("hf:small-llama", "ckpt/hf-small-llama"):
+        (made,) = (tmp_path / "data").iterdir()
+        assert f"no --data is given: tokenising this Python's standard library into data/{made.name}, with" in first.err
+        settings = json.loads((made / "manifest.json").read_text())["settings"]
+        assert (settings["tokenizer"], settings["min_heldout_tokens"]) == ("ckpt/hf-small-llama/tokenizer.json", 200)
+        save_model(tmp_path / "twin", bpe, seed=1)  # with the same tokenizer
+        for name in ("hf:small-llama", "ckpt/hf-small-llama", "hf:twin"):
             assert "tokenising" not in cli("eval-lengths", name, *flags).succeeded().err
-        shutil.copytree(tmp_path / "ckpt/hf-small-llama", tmp_path / "ckpt/stdlib")  # the default store's name
-        message = cli("eval-lengths", "ckpt/stdlib", *flags).error()
-        assert message.startswith("data/stdlib is the token store of the default corpus, not of ckpt/stdlib: rename")
-        assert not (tmp_path / "data/stdlib").exists()
+        assert "tokenising" not in cli("eval-lengths", "hf:twin", "--seq-len", 8, *flags).succeeded().err
+        assert [path.name for path in (tmp_path / "data").iterdir()] == [made.name]

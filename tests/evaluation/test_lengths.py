@@ -1,5 +1,6 @@
 """An evaluation's rows: the control, what is shared and what is n/a; what is refused; what its progress says."""
 
+import contextlib
 import copy
 from collections import defaultdict
 from collections.abc import Callable
@@ -236,6 +237,27 @@ class TestMaxTargets:
         found = self.scored(max_targets={"all": 4096, "windows": 262_144, "fixed-target": 16_384})
         lowered = dict.fromkeys(protocols.names(), 4096)
         assert found == lowered | {"windows": 262_144, "fixed-target": 16_384}
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"max_targets": 127}, "windows: the limit of 127 targets holds no span of 128 tokens: give `max_targets=128`"),
+        ({"max_targets": 128}, None),
+        (
+            {"protocols": tuple(protocols.names()), "max_targets": 7},
+            "fixed-target: .* 7 .* no block of 8 targets; .*; yarn: .* no window of 128 tokens: give `max_targets=128`",
+        ),
+        ({"protocols": ("yarn",), "max_targets": 127}, None),  # a window includes its last target
+        ({"max_targets": {"all": 64, "windows": 127}}, "give `max_targets={'all': 64, 'windows': 128}`, or smaller"),
+        ({"factors": (1, 16384)}, "the limit of 131072 .* of 262144 .* give `max_targets={'windows': 262144}`"),
+        ({"factors": (1, 16384), "max_targets": 64}, "give `max_targets={'all': 64, 'windows': 262144}`,"),
+    ],
+)
+def test_a_limit_that_holds_no_span_is_refused_without_text_and_what_would_do_is_said(settings, message) -> None:
+    chosen = EvaluationSettings(**{"factors": (1, 8), "protocols": ("windows",)} | settings)
+    with contextlib.nullcontext() if message is None else pytest.raises(UserError, match=message):
+        lengths.check_settings(chosen, 16)
 
 
 @pytest.mark.parametrize(

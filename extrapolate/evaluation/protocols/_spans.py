@@ -11,13 +11,16 @@ import numpy as np
 
 from extrapolate import specs
 from extrapolate.errors import UserError
-from extrapolate.evaluation.protocols.base import Layout, Protocol, Windows
+from extrapolate.evaluation.protocols.base import Layout, Protocol, TooFewTargetsError, Windows
 
 
 def spans_of(document_lengths: np.ndarray, span: int, max_targets: int) -> tuple[np.ndarray, np.ndarray]:
-    """The documents and starts of disjoint spans. Raises UserError if no document, or max_targets, holds one."""
+    """The documents and starts of disjoint spans.
+
+    Raises UserError if no document holds one, TooFewTargetsError if max_targets does not.
+    """
     if max_targets < span:
-        raise UserError(f"`max_targets={max_targets}` holds no span of {span} tokens")
+        raise TooFewTargetsError(max_targets, f"span of {span} tokens", span)
     available_D = np.maximum(document_lengths - 1, 0) // span
     check_reached(available_D, document_lengths, span, "a span of")
     document_W, place_W = spread(available_D, max_targets // span)

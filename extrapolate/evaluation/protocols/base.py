@@ -92,6 +92,17 @@ class Layout:
         return replace(self, rows=rows, control=tuple(replace(group, bos=token) for group in self.control))
 
 
+class TooFewTargetsError(UserError):
+    """A limit on a protocol's targets holds none of the pieces that it lays out whole.
+
+    piece: what it holds none of, such as `span of 64 tokens`. least: the targets of one.
+    """
+
+    def __init__(self, most: int, piece: str, least: int) -> None:
+        super().__init__(f"`max_targets={most}` holds no {piece}: {least} would do")
+        self.piece, self.least = piece, least
+
+
 @dataclass(frozen=True, kw_only=True)
 class Protocol(ABC):
     """Lays windows over documents, and says how reports show its results. The docstring's first line describes it.
@@ -128,7 +139,7 @@ class Protocol(ABC):
         """The windows over documents of these lengths, for a training length and evaluation lengths, in tokens.
 
         At most max_targets targets, spread evenly over documents. `Layout.beginning_with` puts in the token of `bos`.
-        Raises UserError if documents or max_targets are too small for the lengths.
+        Raises UserError if documents are too small for the lengths, TooFewTargetsError if max_targets is.
         """
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from extrapolate.errors import UserError
 from extrapolate.evaluation.protocols._spans import check_reached, spread
-from extrapolate.evaluation.protocols.base import Layout, Protocol, Windows, protocols
+from extrapolate.evaluation.protocols.base import Layout, Protocol, TooFewTargetsError, Windows, protocols
 
 
 @protocols.register("fixed-target")
@@ -29,7 +29,7 @@ class FixedTarget(Protocol):
                 f"fixed-target scores blocks of {block} tokens: an evaluation length of {min(lengths)} is too short"
             )
         if max_targets < block:
-            raise UserError(f"`max_targets={max_targets}` holds no block of {block} targets")
+            raise TooFewTargetsError(max_targets, f"block of {block} targets", block)
         available_D = np.where(document_lengths - 1 >= longest, (document_lengths - 1 - longest) // block + 1, 0)
         check_reached(available_D, document_lengths, longest, "a window of")
         second = max((length for length in {seq_len, *lengths} if length < longest), default=0)

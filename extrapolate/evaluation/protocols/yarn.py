@@ -7,9 +7,8 @@ from functools import partial
 
 import numpy as np
 
-from extrapolate.errors import UserError
 from extrapolate.evaluation.protocols._spans import Moving, check_reached, spread
-from extrapolate.evaluation.protocols.base import Layout, Windows, protocols
+from extrapolate.evaluation.protocols.base import Layout, TooFewTargetsError, Windows, protocols
 
 USUAL_STRIDE = 256  # tokens, in the script
 
@@ -44,7 +43,7 @@ class Yarn(Moving):
         """How many targets of each document are scored, from its beginning on, int64 [D]."""
         needed = longest - 1
         if max_targets < needed:
-            raise UserError(f"`max_targets={max_targets}` holds no window of {longest} tokens")
+            raise TooFewTargetsError(max_targets, f"window of {longest} tokens", needed)
         available_D = document_lengths - 1 + self.bos  # without a token before it the first token has no prediction
         available_D = np.where(available_D >= needed, available_D, 0)
         check_reached(available_D, document_lengths, needed, "a window of")

@@ -3,6 +3,7 @@
 import hashlib
 import os
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -15,16 +16,23 @@ from extrapolate.interop.huggingface.config import ACTIVATIONS, Fields, architec
 from extrapolate.model.config import ModelConfig
 
 WEIGHTS, INDEX, CONFIG, TOKENIZER = "model.safetensors", "model.safetensors.index.json", "config.json", "tokenizer.json"
-NEEDED = [CONFIG, TOKENIZER, *KEPT, WEIGHTS, INDEX, "model-*.safetensors"]
 
 
 @dataclass(frozen=True)
 class Source:
-    """The files of a checkpoint, and its completed configuration."""
+    """The files of a checkpoint, and its completed configuration. on_hub: whether its weights are to be downloaded."""
 
+    name: str
     folder: Path
     config: Fields
-    weights: tuple[Path, ...]
+    on_hub: bool
+
+    @cached_property
+    def weights(self) -> tuple[Path, ...]:
+        """The files of its weights. Raises UserError if one is missing, or cannot be downloaded."""
+        wanted = [WEIGHTS, INDEX, "model-*.safetensors"]
+        folder = downloaded(self.name, wanted, self.folder.name) if self.on_hub else self.folder
+        return _weight_files(folder, self.name)
 
     @property
     def tokenizer(self) -> Path:
@@ -41,20 +49,21 @@ class Source:
 
 
 def find(name: str) -> Source:
-    """Finds a checkpoint in the local folder `name`, or downloads it from the Hugging Face Hub.
+    """Finds a checkpoint in the local folder `name`, or on the Hugging Face Hub. Weights are downloaded when needed.
 
     Raises UserError if it does not exist, a file is missing or damaged, or the architecture is not supported.
     """
     folder = Path(os.path.expanduser(name))  # unlike Path's, it takes ~ and an unknown user
-    if not name or not folder.is_dir():
-        folder = downloaded(name, NEEDED)
+    on_hub = not name or not folder.is_dir()
+    if on_hub:
+        folder = downloaded(name, [CONFIG, TOKENIZER, *KEPT])
     for needed in (CONFIG, TOKENIZER):
         if not (folder / needed).is_file():
             raise UserError(f"hf:{name} has no {needed}, which is needed: {folder}")
     config = files.read_json(folder / CONFIG)
     if not isinstance(config, dict):
         raise UserError(f"{folder / CONFIG} is damaged: it is not an object")
-    return Source(folder, completed(Fields(folder / CONFIG, config)), _weight_files(folder, name))
+    return Source(name, folder, completed(Fields(folder / CONFIG, config)), on_hub)
 
 
 def _weight_files(folder: Path, name: str) -> tuple[Path, ...]:

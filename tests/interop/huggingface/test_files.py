@@ -15,7 +15,7 @@ def test_a_missing_file_is_named(saved, name: str) -> None:
     checkpoint = saved()
     (checkpoint.folder / name).unlink()
     with pytest.raises(ValueError, match=f"has n.*{name}"):
-        checkpoint.source()
+        assert checkpoint.source().weights
 
 
 def test_a_missing_shard_is_named(saved) -> None:
@@ -23,7 +23,7 @@ def test_a_missing_shard_is_named(saved) -> None:
     shard = sorted(checkpoint.folder.glob("model-*.safetensors"))[1]
     shard.unlink()
     with pytest.raises(ValueError, match=f"lacks {shard.name}"):
-        checkpoint.source()
+        assert checkpoint.source().weights
 
 
 MAPS = ({}, {"a": 1}, {"a": "../b.safetensors"}, {"a": "/b.safetensors"})
@@ -42,7 +42,7 @@ def test_a_damaged_file_is_named(saved, name: str, content: str) -> None:
     (checkpoint.folder / "model.safetensors").unlink()
     (checkpoint.folder / name).write_text(content)
     with pytest.raises(UserError, match=rf"{name} is damaged"):
-        checkpoint.source()
+        assert checkpoint.source().weights
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_what_the_hub_refuses_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         huggingface.find("nobody/nothing")
 
 
-def test_only_what_is_needed_is_downloaded(saved, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_what_is_needed_is_downloaded_and_weights_last(saved, monkeypatch: pytest.MonkeyPatch) -> None:
     import huggingface_hub
     from huggingface_hub.utils import filter_repo_objects
 
@@ -98,12 +98,15 @@ def test_only_what_is_needed_is_downloaded(saved, monkeypatch: pytest.MonkeyPatc
     there = [*wanted, "pytorch_model.bin", "consolidated.safetensors", "original/model-1.safetensors", "README.md"]
     asked: list[str] = []
 
-    def download(name: str, allow_patterns: list[str]) -> str:
+    def download(name: str, revision: str | None, allow_patterns: list[str]) -> str:
+        assert revision == (checkpoint.folder.name if asked else None)  # a snapshot's folder has the commit's name
         asked.extend(filter_repo_objects(there, allow_patterns=allow_patterns))
         return str(checkpoint.folder)
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-    assert huggingface.find("some/model").folder == checkpoint.folder
+    found = huggingface.find("some/model")
+    assert (found.folder, asked) == (checkpoint.folder, wanted[:2])
+    assert found.weights == (checkpoint.folder / "model.safetensors",)
     assert asked == wanted
 
 
