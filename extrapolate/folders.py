@@ -10,7 +10,7 @@ from typing import TypeVar
 T = TypeVar("T", bound=Hashable)
 RUN_FILE = "config.json"
 WEIGHTS, STATE = "model.safetensors", "state.safetensors"  # of a run: the final ones, and a training in progress
-HALVINGS = "halvings"  # the folder of a run's models of a half and a quarter of the budget
+HALF = "half"  # the folder of a run's model of half the budget
 TRUNK = "trunk.safetensors"  # the state that a training returns to after a branch
 LOG, METRICS = "metrics.jsonl", "metrics.parquet"  # of a training as it goes on, and after its end
 LISTED = 6  # names in a message; the others are counted

@@ -33,10 +33,9 @@ BEGINNING = """\
 # How many tokens until verdicts stop changing?
 
 `python tools/budget.py` generates this page from kept rows. {runs} runs of [the
-study](../../examples/studies/budget.toml) were trained on {budgets} million tokens of English books at L = 64, and some
-of them also give the models of a half and a quarter of their budget
-([training](../training.md#models-of-half-the-budget)). The models of a million tokens are those of [every encoding on
-English books](frontier.md). Trained on {machine}, {dates}, with commits {commits}, in fp32.
+study](../../examples/studies/budget.toml) were trained on {budgets} million tokens of English books at L = 64, each
+with its whole schedule. The models of a million tokens are those of [every encoding on English books](frontier.md).
+Trained on {machine}, {dates}, with commits {commits}, in fp32.
 """
 VERDICTS = """\
 ## Verdicts from one budget to the next
@@ -45,10 +44,10 @@ All pairs of the models that both budgets have. A verdict is **kept** if both bu
 both call neither; **reversed** if they call different models better; the others became decided or undecided.
 """
 BRANCHES = """\
-## Halvings and runs of their own
+## Half a budget, and a run of its own
 
-Where there is both the model that a longer run keeps of a smaller budget and a run of that budget with the same seed:
-the loss of the first minus that of the second, nats.
+Where there are both a model that a longer run keeps of half its budget and a run of that budget with the same seed: the
+loss of the first minus that of the second, nats.
 """
 
 
@@ -61,7 +60,7 @@ def main(*runs: str) -> None:
 
 def page(every: Rows, drawn: Path) -> str:
     """The page; draws its picture."""
-    chosen = {millions: first_of_each_seed(of_budget(every, millions)) for millions in budgets(every)}
+    chosen = {millions: of_budget(every, millions) for millions in budgets(every)}
     found = {millions: list(compared(here)) for millions, here in chosen.items()}
     picture(found).savefig(drawn, dpi=150)
     parts = [
@@ -90,22 +89,20 @@ def all_rows() -> Rows:
 
 
 def budgets(every: Rows) -> list[float]:
-    """The budgets, in millions of tokens, that some model has."""
-    return sorted(set(every.losses["millions"]))
+    """The budgets, in millions of tokens, that some run has."""
+    return sorted(set(every.losses.loc[at_end(every.losses), "millions"]))
+
+
+def at_end(losses: pd.DataFrame) -> "pd.Series[bool]":
+    """Which rows are of the end of their run, rather than of half of it."""
+    return losses["step"] == losses.groupby("run")["step"].transform("max")
 
 
 def of_budget(every: Rows, millions: float) -> Rows:
-    """The rows of one budget."""
-    own = every.losses[every.losses["millions"] == millions]
+    """The rows of the runs of one budget."""
+    own = every.losses[at_end(every.losses) & (every.losses["millions"] == millions)]
     steps = own[["run", "step"]].drop_duplicates()
     return Rows(own, *(part.merge(steps, on=["run", "step"]) for part in every[1:]))
-
-
-def first_of_each_seed(here: Rows) -> Rows:
-    """The rows of one run for each model and seed: of one with this budget rather than of a longer one."""
-    last = here.losses.sort_values("annealed", na_position="first", key=lambda column: column.eq(True))
-    runs = last.drop_duplicates(["model", "seed"])["run"]
-    return Rows(*(part[part["run"].isin(runs)] for part in here))
 
 
 def compared(here: Rows) -> Iterator[Comparison]:
@@ -178,11 +175,10 @@ def verdicts(found: dict[float, list[Comparison]]) -> pd.DataFrame:
 
 
 def branches(every: Rows) -> pd.DataFrame:
-    """The loss of a longer run's halving less that of a run with this budget, at the factors shown."""
+    """The loss of half of a longer run less that of a run with this budget, at the factors shown."""
     own = every.losses[every.losses["protocol"] == PROTOCOL]
-    halving = own["annealed"].eq(True) & (own["step"] < own.groupby("run")["step"].transform("max"))
-    key = ["model", "seed", "millions", "factor"]
-    both = own[halving].merge(own[~halving], on=key, suffixes=("", "_own"))
+    end, key = at_end(own), ["model", "seed", "millions", "factor"]
+    both = own[~end].merge(own[end], on=key, suffixes=("", "_own"))
     both = both.assign(change=both["loss"] - both["loss_own"])
     shown = both.pivot_table(index=["model", "seed", "millions"], columns="factor", values="change")
     shown = shown[[factor for factor in (1, *SHOWN) if factor in shown]].map("{:+.3f}".format)

@@ -36,10 +36,10 @@ def train(
     keep_every: Annotated[
         int | None, Flag("tokens between checkpoints that are kept for evaluation", "The run", usual="none", least=1)
     ] = None,
-    halvings: Annotated[
+    half: Annotated[
         bool | None,
         Flag(
-            "also keep models of a half and a quarter of the budget, for 15 % more training",
+            "also keep a model of half the budget, for 10 % more training",
             "The run",
             off=True,
             usual="below 50 million parameters",
@@ -96,9 +96,9 @@ def train(
     out: the run's folder (default: in ckpt/, with a name made from the settings). resume: continue the run in `out`, if
     there is one, with its settings; arguments that are given must agree with them. save_every: tokens between saved
     states (default: every 30 s). keep_every: tokens between checkpoints to keep for evaluation (default: none).
-    halvings: also keep models of a half and a quarter of the budget, each with a learning rate that falls to its end,
-    so that a report can say whether its answer still changes. The run's own weights stay the same. The default is to
-    keep them below 50 million parameters, in trainings of at least 200 steps that start from fresh weights.
+    half: also keep a model of half the budget, with a learning rate that falls to its end, so that a report can say
+    whether its answer still changes. The run's own weights stay the same. The default is to keep it below 50 million
+    parameters, in trainings of at least 200 steps that start from fresh weights.
 
     device: `cpu`, `cuda` or `auto`. precision: `fp32`, `bf16` or `auto`, which is bf16 if the hardware supports it
     natively. compile: use torch.compile (default: if the run is long enough to make up for the compilation). config: a
@@ -127,6 +127,6 @@ def train(
     request = TrainingRequest.of({**given, "encoding": spec_of(encoding), "preset": preset}, path_of("config", config))
     return train_with(
         request, data=data, out=path_of("out", out), resume=resume, save_every=save_every, keep_every=keep_every,
-        halvings=halvings, start=start.path if isinstance(start, Run) else path_of("start", start),
+        half=half, start=start.path if isinstance(start, Run) else path_of("start", start),
         extend=spec_of(extend), tracking=Tracking(tracker), progress=progress,
     )  # fmt: skip

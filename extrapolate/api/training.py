@@ -27,7 +27,7 @@ from extrapolate.specs import arguments
 from extrapolate.statistics.reach import too_short
 from extrapolate.training import loop
 from extrapolate.training.fine_tuning import resolve_fine_tuning, resolve_resumed, run_in, store_of
-from extrapolate.training.halvings import kept, trained_tokens
+from extrapolate.training.half import kept, trained_tokens
 
 
 def train_with(
@@ -38,7 +38,7 @@ def train_with(
     resume: bool,
     save_every: int | None,
     keep_every: int | None,
-    halvings: bool | None = None,
+    half: bool | None = None,
     start: Path | None,
     extend: str | None,
     progress: Progress,
@@ -93,8 +93,8 @@ def train_with(
                 f"the budget of {resolved.training.tokens:,} tokens repeats the {train_tokens:,} training tokens"
             )
         with progress.display("tokens") as display, trackers.tracked(folder, tracking, progress.say) as track:
-            halvings = kept(resolved, halvings)
-            shown = Shown(resolved, folder.name, halvings, display.update)
+            half = kept(resolved, half)
+            shown = Shown(resolved, folder.name, half, display.update)
 
             def report(row: dict[str, Any]) -> None:
                 shown.report(row)
@@ -103,7 +103,7 @@ def train_with(
             run = loop.train(
                 resolved, store, folder, resume=resume, user_encoding=user_file, extension=extension,
                 start=Run.open(start).checkpoints("last")[-1] if start and not (folder / STATE).exists() else None,
-                save_every=save_every, keep_every=keep_every, halvings=halvings, report=report, progress=shown.advance,
+                save_every=save_every, keep_every=keep_every, half=half, report=report, progress=shown.advance,
                 ranks=ranks, timed=timed,
             )  # fmt: skip
         if not shown.last:
@@ -128,10 +128,10 @@ def opened_store(data: str | Path | Store | None) -> Store | None:
 class Shown:
     """Displays the step, the last losses and the learning rate of a training."""
 
-    def __init__(self, config: TrainedConfig, name: str, halvings: bool, update: Any) -> None:
+    def __init__(self, config: TrainedConfig, name: str, half: bool, update: Any) -> None:
         training = config.training
         self.name, self.steps, self.update = name, training.steps, update
-        self.total = trained_tokens(training, halvings)
+        self.total = trained_tokens(training, half)
         self.done = 0.0
         self.last: dict[str, float] = {}
 

@@ -1,14 +1,14 @@
 """A run's folder: one trained model. Every write is atomic, every read checked.
 
 It holds `config.json` (resolved configuration, provenance), `model.safetensors`, `tokenizer.json`, `state.safetensors`
-while training is unfinished, `metrics.jsonl` and `metrics.parquet`, `checkpoints/`, `halvings/`, `evals.parquet`,
+while training is unfinished, `metrics.jsonl` and `metrics.parquet`, `checkpoints/`, `half/`, `evals.parquet`,
 `special_tokens.json` and what is kept of a checkpoint's files on its tokens, and copies of the user's files:
 `encoding.py` and `extensions/`. Only these copies can run, and only if they are trusted.
 """
 
 import hashlib
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +24,7 @@ from extrapolate.data.special_tokens import SpecialTokens
 from extrapolate.errors import UserError
 from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.recipe import Recipe, UserFile
-from extrapolate.folders import HALVINGS, METRICS, RUN_FILE, TRUNK, WEIGHTS, below
+from extrapolate.folders import HALF, METRICS, RUN_FILE, TRUNK, WEIGHTS, below
 from extrapolate.model.model import Model
 from extrapolate.results.speed import step_rates, taken_by_others
 from extrapolate.runs import config as configs
@@ -207,14 +207,14 @@ class Run:
                 "--resume"
             )
         if which == "half":
-            return [self._checked(describe(path)) for path in _kept(self.path, [HALVINGS])[-1:]]
+            return [self._checked(describe(path)) for path in _kept(self.path, [HALF])[-1:]]
         kept = _kept(self.path) if which == "all" else []
         found = [self._checked(describe(path)) for path in [*kept, self.path / WEIGHTS]]
         return [c for c in found[:-1] if c.step < found[-1].step] + found[-1:]
 
-    def save_weights(self, model: Model, step: int, tokens: int, *, final: bool, halving: bool = False) -> None:
-        """Writes the final weights, an intermediate checkpoint, or a halving, with their hash in the file."""
-        path = self.path / (WEIGHTS if final else f"{HALVINGS if halving else CHECKPOINTS}/{_name_of(step)}")
+    def save_weights(self, model: Model, step: int, tokens: int, *, final: bool, half: bool = False) -> None:
+        """Writes the final weights, a checkpoint, or the model of half the budget, with their hash in the file."""
+        path = self.path / (WEIGHTS if final else f"{HALF if half else CHECKPOINTS}/{_name_of(step)}")
         files.make_folder(path.parent)
         record = {"step": step, "tokens": tokens, "final": final, "config": self._sha256_in_weights}
         tensors.write(path, unique_weights(model), record)
@@ -275,8 +275,8 @@ def _name_of(step: int) -> str:
     return f"step-{step:08d}.safetensors"
 
 
-def _kept(path: Path, folders: Sequence[str] = (CHECKPOINTS, HALVINGS)) -> list[Path]:
-    """The weights kept along the training, in order of their steps; of a step with two, the halving."""
+def _kept(path: Path, folders: Sequence[str] = (CHECKPOINTS, HALF)) -> list[Path]:
+    """The weights kept along the training, in order of their steps; of a step with two, that of half the budget."""
     found = {file.name: file for folder in folders for file in (path / folder).glob("*.safetensors")}
     return [found[name] for name in sorted(found)]
 
@@ -291,20 +291,22 @@ def forget_training(path: Path) -> None:
     (path / METRICS).unlink(missing_ok=True)
 
 
-def forget_checkpoints(path: Path, step: int, halvings: Collection[int] = ()) -> None:
-    """Removes what was kept after a step, except the halvings of these steps: a training that resumes there may write
-    others."""
+def forget_checkpoints(path: Path, step: int, half: int | None = None) -> None:
+    """Removes what was kept after a step, since a training that resumes there may write others.
+
+    half: the end of the model of half the budget, if it stays.
+    """
     files.check_no_link(path / CHECKPOINTS)
-    kept = {path / HALVINGS / _name_of(end) for end in halvings}
-    for folder in (CHECKPOINTS, HALVINGS):
+    kept = None if half is None else path / HALF / _name_of(half)
+    for folder in (CHECKPOINTS, HALF):
         for file in (path / folder).glob("*.safetensors"):
-            if file.name > _name_of(step) and file not in kept:
+            if file.name > _name_of(step) and file != kept:
                 file.unlink(missing_ok=True)
 
 
-def has_halving(path: Path, step: int) -> bool:
-    """Whether the halving that ends at a step was kept."""
-    return (path / HALVINGS / _name_of(step)).is_file()
+def has_half(path: Path, step: int) -> bool:
+    """Whether the model of half the budget, which ends at this step, was kept."""
+    return (path / HALF / _name_of(step)).is_file()
 
 
 def _keep(copy: Path, content: bytes) -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from extrapolate.errors import UserError
-from extrapolate.folders import HALVINGS
+from extrapolate.folders import HALF
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.model import Model
 from extrapolate.model.size import expected_shapes
@@ -32,7 +32,7 @@ class Checkpoint:
     @property
     def annealed(self) -> bool:
         """Whether the learning rate had fallen to its end."""
-        return self.final or self.path.parent.name == HALVINGS
+        return self.final or self.path.parent.name == HALF
 
 
 def unique_weights(model: Model) -> dict[str, Tensor]:

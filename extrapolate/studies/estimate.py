@@ -19,7 +19,7 @@ from extrapolate.runs.resolve import operations, token_operations
 from extrapolate.studies.resolved import Resolved, new_model
 from extrapolate.studies.tasks import Task, Tasks
 from extrapolate.studies.worker import core_shares, take
-from extrapolate.training.halvings import kept, trained_tokens
+from extrapolate.training.half import kept, trained_tokens
 from extrapolate.training.learner import VALIDATION_TARGETS
 from extrapolate.training.loop import VALIDATIONS
 
@@ -82,8 +82,8 @@ def _lengths(cell: Resolved) -> list[int]:
 def training_s(cell: Resolved, cost: TokenCost) -> float:
     """The seconds of a cell's training, with its validations."""
     training = cell.config.training
-    halvings = kept(cell.config, cell.cell.settings.get("halvings"))
-    learning = cost.training_s * trained_tokens(training, halvings)
+    half = kept(cell.config, cell.cell.settings.get("half"))
+    learning = cost.training_s * trained_tokens(training, half)
     validating = VALIDATIONS * VALIDATION_TARGETS * cost.evaluation_at(training.seq_len)
     return CELL_S + validating + (COMPILE_S + COMPILED * learning if training.compile else learning)
 

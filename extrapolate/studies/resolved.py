@@ -35,7 +35,7 @@ from extrapolate.runs.weights import Checkpoint
 from extrapolate.studies.cells import Cell, matches
 from extrapolate.studies.study import Place, Study
 from extrapolate.training.fine_tuning import continued, run_in
-from extrapolate.training.halvings import kept
+from extrapolate.training.half import kept
 
 _FIELD = re.compile(r"(?:model|training)(?:\.|: `)(\w+)")
 
@@ -111,7 +111,7 @@ def resolve_cells(
             own,
             store,
             cell.settings.get("keep_every"),
-            kept(config, cell.settings.get("halvings")),
+            kept(config, cell.settings.get("half")),
         )
         try:
             settings, left_out = _evaluated(planned, store, study, cell)
@@ -197,7 +197,7 @@ class Planned:
     own_extension: Recipe | None
     store: Store
     keep_every: int | None
-    halvings: bool
+    half: bool
     provenance: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -220,7 +220,7 @@ class Planned:
         if which not in ("last", "all", "half"):
             raise UserError(f"`checkpoint` is last, all or half, not {which}")
         if which == "half":
-            return [Checkpoint(self.path, 0, 0, "")] if self.halvings else []
+            return [Checkpoint(self.path, 0, 0, "")] if self.half else []
         kept = 0 if self.keep_every is None or which == "last" else (self.config.training.tokens - 1) // self.keep_every
         return [Checkpoint(self.path, 0, 0, "")] * (1 + kept)
 

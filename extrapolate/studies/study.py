@@ -22,7 +22,7 @@ from extrapolate.specs.settings import flagged_fields
 MODEL = frozenset(ModelConfig.model_fields) - {"vocab_size"}
 TRAINING = frozenset(TrainingConfig.model_fields)
 # The settings of a cell: the encoding, a preset, the token store, and all settings of a model and its training.
-SETTINGS = frozenset({"encoding", "preset", "data", "keep_every", "halvings"}) | MODEL | TRAINING
+SETTINGS = frozenset({"encoding", "preset", "data", "keep_every", "half"}) | MODEL | TRAINING
 SECTIONS = ("base", "axes", "exclude", "cell", "fine_tune", "store", "evaluate", "question", "scale")
 SCALED = ("base", "axes", "evaluate")  # what a scale can change
 TABLES = ("exclude", "cell", "fine_tune", "store", "question")  # there may be several of each
@@ -43,7 +43,7 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
 def _kind_of(name: str) -> str:
     if name == "keep_every":
         return "count"
-    if name == "halvings":
+    if name == "half":
         return "bool"
     fields = {**ModelConfig.model_fields, **TrainingConfig.model_fields}
     kind = fields[name].annotation if name in fields else str

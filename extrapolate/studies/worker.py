@@ -78,7 +78,7 @@ def perform(
                 train_with(
                     cell.request, data=cell.data, out=cell.path, resume=True, save_every=None,
                     keep_every=cell.cell.settings.get("keep_every"),
-                    halvings=cell.cell.settings.get("halvings"), start=parent, extend=cell.cell.extend, timed=alone,
+                    half=cell.cell.settings.get("half"), start=parent, extend=cell.cell.extend, timed=alone,
                     tracking=replace(cell.tracking, warn=warn), progress=progress,
                 )  # fmt: skip
             except NotFinite as error:

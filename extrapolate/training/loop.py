@@ -35,13 +35,13 @@ from extrapolate.runs.run import (
     check_same,
     forget_checkpoints,
     forget_training,
-    has_halving,
+    has_half,
     is_of_another_kind,
 )
 from extrapolate.runs.weights import Checkpoint, load_start
 from extrapolate.training import state
 from extrapolate.training.fine_tuning import tokens_of
-from extrapolate.training.halvings import Branch, branches
+from extrapolate.training.half import Branch, branch_of
 from extrapolate.training.learner import Learner, TrainingData
 from extrapolate.training.log import Log, rows_in
 from extrapolate.training.optimizer import learning_rate, optimizer_of
@@ -76,7 +76,7 @@ def train(
     start: Checkpoint | None = None,
     save_every: int | None = None,
     keep_every: int | None = None,
-    halvings: bool = False,
+    half: bool = False,
     report: Report = lambda row: None,
     progress: Callable[[str, float], None] = unseen,
     ranks: Ranks = ALONE,
@@ -86,8 +86,8 @@ def train(
 
     user_encoding: the user's file that its encoding comes from. extension: the run's own, as in its configuration.
     start: the weights that a run with an origin begins with. save_every: tokens between saved states (default: every
-    30 s). keep_every: tokens between checkpoints kept for evaluation (default: none). halvings: also keep models of a
-    half and a quarter of the budget, if it is long enough (see `halvings`). `report` is called with every row of
+    30 s). keep_every: tokens between checkpoints kept for evaluation (default: none). half: also keep a model of
+    half the budget, if it is long enough (see `half`). `report` is called with every row of
     metrics.jsonl; `progress` with the tokens already trained on, then with those of every forward pass (in a compiled
     run, all of these after the first pass, which includes compilation).
 
@@ -144,7 +144,7 @@ def train(
     with ranks.in_first(lambda: files.locked(path)):
         run = ranks.from_first(opened)
         if not run.finished:
-            Training(run, data, start, report, progress, ranks, timed, halvings).loop(save_every, keep_every)
+            Training(run, data, start, report, progress, ranks, timed, half).loop(save_every, keep_every)
         ranks.wait()
     return run
 
@@ -204,7 +204,7 @@ class Training:
         progress: Callable[[str, float], None] = unseen,
         ranks: Ranks = ALONE,
         timed: bool = True,
-        halvings: bool = False,
+        half: bool = False,
     ) -> None:
         self.run, self.data, self.report, self.progress, self.ranks = run, data, report, progress, ranks
         self.timed = timed
@@ -217,18 +217,18 @@ class Training:
         self.optimizer = optimizer_of(self.model, self.training)
         self.step = 0
         self.log = Log(run.path / LOG)
-        every = branches(self.training.steps)
+        own = branch_of(self.training.steps)
         self.branch: Branch | None = None  # the one that the training is in
         if (run.path / STATE).exists():
             saved = state.restore(run.path / STATE, self.model, self.optimizer, run.config_sha256)
             self.step = saved.step
-            self.branch = next((one for one in every if one.end == saved.branch_end), None)
+            self.branch = own if own is not None and own.end == saved.branch_end else None
             if ranks.first:
-                left = [one.end for one in every if one.begin <= saved.step and one != self.branch]
-                forget_checkpoints(run.path, saved.step, left)
+                left = own is not None and self.branch is None and own.begin <= saved.step
+                forget_checkpoints(run.path, saved.step, own.end if own is not None and left else None)
                 self.log.continue_at(saved.log_bytes, saved.log_sha256)
-        kept = ranks.from_first(lambda: [one for one in every if has_halving(run.path, one.end)])
-        self.due = {one.begin: one for one in every if halvings and one != self.branch and one not in kept}
+        there = ranks.from_first(lambda: own is not None and has_half(run.path, own.end))
+        self.due = own if half and self.branch is None and not there else None
         self.model.constrain()
         self.learner = self._learner()
         self._untold = self.tokens
@@ -268,8 +268,8 @@ class Training:
             while self.step < self.training.steps:
                 if self.branch is not None and self.step == self.branch.end:
                     self._end_branch()
-                elif self.branch is None and self.step in self.due:
-                    self._begin_branch(self.due.pop(self.step))
+                elif self.due is not None and self.step == self.due.begin:
+                    self._begin_branch(self.due)
                 self._follow(self._step(), save_every, keep_every)
         if self.ranks.first:
             self.log.check()
@@ -357,7 +357,7 @@ class Training:
 
     def _begin_branch(self, branch: Branch) -> None:
         self._save(TRUNK)
-        self.branch = branch
+        self.branch, self.due = branch, None
 
     def _end_branch(self) -> None:
         """Keeps the branch's weights, and goes back to where it began."""
@@ -378,4 +378,4 @@ class Training:
 
     def _save_weights(self, *, final: bool) -> None:
         if self.ranks.first:
-            self.run.save_weights(self.model, self.step, self.tokens, final=final, halving=self.branch is not None)
+            self.run.save_weights(self.model, self.step, self.tokens, final=final, half=self.branch is not None)

@@ -13,7 +13,7 @@ from torch import Tensor
 from extrapolate.model.llama import Block
 from extrapolate.model.model import Model
 from extrapolate.runs.training_config import TrainingConfig
-from extrapolate.training.halvings import Branch
+from extrapolate.training.half import Branch
 
 # AdamW's learning rates in multiples of `lr`. Embeddings start 25 times as large as Llama's, and take larger steps.
 # With Muon, `lr` is relative to fan-in; the head's rate is divided by the width, as in mu-transfer (arXiv 2203.03466).

@@ -38,12 +38,18 @@ def test_verdicts_are_kept_reversed_or_changed(budget: ModuleType) -> None:
     assert table.loc[1, "Not kept"] == f"{models[0]}, {models[2]}; {models[1]}, {models[2]}"
 
 
-def test_a_run_of_a_budget_goes_before_the_half_of_a_longer_one(budget: ModuleType) -> None:
+def test_half_of_a_longer_run_is_no_run_of_that_budget(budget: ModuleType) -> None:
+    row = {"model": "RoPE", "seed": 0, "protocol": "fixed-target"}
     rows = pd.DataFrame(
-        {"model": "RoPE", "seed": [0, 0, 1], "run": ["long", "own", "long-1"], "annealed": [True, None, True]}
+        row | {"run": run, "step": step, "millions": millions, "factor": factor, "loss": loss}
+        for run, step, millions, loss in (("long", 5, 1.0, 4.25), ("long", 10, 2.0, 4.0), ("own", 5, 1.0, 4.5))
+        for factor in (1.0, 4.0, 16.0)
     )
-    kept = budget.first_of_each_seed(budget.Rows(rows, rows, rows))
-    assert kept.losses["run"].tolist() == ["own", "long-1"]
+    every = budget.Rows(rows, rows, rows)
+    assert budget.budgets(every) == [1.0, 2.0]
+    assert set(budget.of_budget(every, 1.0).losses["run"]) == {"own"}
+    found = budget.branches(every)
+    assert found[["Model", "Million tokens", "1x", "16x"]].values.tolist() == [["RoPE", "1.0", "-0.250", "-0.250"]]
 
 
 def test_the_page_in_docs_is_made_from_the_kept_rows(budget: ModuleType, tmp_path: Path) -> None:

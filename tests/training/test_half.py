@@ -1,4 +1,4 @@
-"""Models of a half and a quarter of the budget, and what they leave of the training: nothing."""
+"""A model of half the budget, and what it leaves of the training: nothing."""
 
 import os
 import signal
@@ -13,13 +13,13 @@ from extrapolate.runs import tensors
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.run import Run
 from extrapolate.training import loop
-from extrapolate.training.halvings import Branch, branches, trained_tokens
+from extrapolate.training.half import Branch, branch_of, trained_tokens
 from extrapolate.training.loop import train
 from extrapolate.training.optimizer import learning_rate
 
-STEP, STEPS = 128, 200  # tokens of a step; the fewest steps with halvings
+STEP, STEPS = 128, 200  # tokens of a step; the fewest steps that keep half
 SMALL = {"width": 16, "layers": 1, "heads": 1, "ff_width": 16, "dropout": 0.1}  # dropout draws random numbers
-QUARTER, HALF = Branch(40, 50), Branch(80, 100)
+HALF = Branch(80, 100)
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def config(config_of) -> TrainedConfig:
     return config_of("none", SMALL, tokens=STEPS * STEP, batch_tokens=STEP, lr=0.02, warmup_ratio=0.1)
 
 
-def halvings_in(run: Run) -> list[tuple[int, int, str]]:
+def half_in(run: Run) -> list[tuple[int, int, str]]:
     """The step, tokens and hash of everything kept before the end."""
     return [(one.step, one.tokens, one.sha256) for one in run.checkpoints("all")[:-1]]
 
@@ -38,13 +38,13 @@ def final(run: Run) -> str:
 
 @pytest.fixture
 def whole(config: TrainedConfig, store: Store, tmp_path: Path) -> Run:
-    return train(config, store, tmp_path / "whole", halvings=True)
+    return train(config, store, tmp_path / "whole", half=True)
 
 
 def test_a_branch_takes_the_last_fifth_of_its_budget() -> None:
-    assert branches(STEPS) == [QUARTER, HALF]
-    assert branches(STEPS - 1) == []
-    assert [(one.begin, one.end) for one in branches(5859)] == [(1171, 1464), (2343, 2929)]
+    assert branch_of(STEPS) == HALF
+    assert branch_of(STEPS - 1) is None
+    assert branch_of(5859) == Branch(2343, 2929)
 
 
 def test_the_rate_of_a_branch_falls_from_that_of_the_training_to_the_end(config: TrainedConfig) -> None:
@@ -59,40 +59,39 @@ def test_the_training_is_as_if_there_had_been_no_branch(
     config: TrainedConfig, store: Store, tmp_path: Path, whole: Run, logged
 ) -> None:
     without = train(config, store, tmp_path / "without")
-    assert halvings_in(without) == []
+    assert half_in(without) == []
     assert final(whole) == final(without)
     ours, theirs = (logged(run, "loss") for run in (whole, without))
     assert [(row["step"], row["loss"], row["lr"]) for row in ours] == [(r["step"], r["loss"], r["lr"]) for r in theirs]
     assert not [file.name for file in whole.path.iterdir() if file.name in ("state.safetensors", "trunk.safetensors")]
 
 
-def test_a_halving_is_a_training_whose_rate_falls_early(
+def test_it_is_a_training_whose_rate_falls_early(
     config: TrainedConfig, store: Store, tmp_path: Path, whole: Run, monkeypatch
 ) -> None:
     """Compared with a training that follows the rates of the branch from its beginning, and is stopped at its end."""
-    assert [kept[:2] for kept in halvings_in(whole)] == [(50, 50 * STEP), (100, 100 * STEP)]
-    assert [one.annealed for one in whole.checkpoints("all")] == [True] * 3
-    assert whole.checkpoints("half") == whole.checkpoints("all")[1:2]
-    for branch, (_, _, sha256) in zip((QUARTER, HALF), halvings_in(whole), strict=True):
+    [(step, tokens, sha256)] = half_in(whole)
+    assert (step, tokens) == (100, 100 * STEP)
+    assert [one.annealed for one in whole.checkpoints("all")] == [True] * 2
+    assert whole.checkpoints("half") == whole.checkpoints("all")[:1]
 
-        def rate(training, step: int, _=None, branch: Branch = branch) -> float:
-            return learning_rate(training, step, branch if step >= branch.begin else None)
+    def rate(training, step: int, _=None) -> float:
+        return learning_rate(training, step, HALF if step >= HALF.begin else None)
 
-        def stop(row: dict, branch: Branch = branch) -> None:
-            if row["step"] == branch.end and "loss" in row:
-                os.kill(os.getpid(), signal.SIGTERM)
+    def stop(row: dict) -> None:
+        if row["step"] == HALF.end and "loss" in row:
+            os.kill(os.getpid(), signal.SIGTERM)
 
-        path = tmp_path / f"early-{branch.end}"
-        monkeypatch.setattr(loop, "learning_rate", rate)
-        with pytest.raises(Interrupted):
-            train(config, store, path, report=stop)
-        found = tensors.read(path / "state.safetensors")
-        model = {name.removeprefix("model."): one for name, one in found.items() if name.startswith("model.")}
-        assert tensors.sha256_of(model) == sha256
+    monkeypatch.setattr(loop, "learning_rate", rate)
+    with pytest.raises(Interrupted):
+        train(config, store, tmp_path / "early", report=stop)
+    found = tensors.read(tmp_path / "early/state.safetensors")
+    model = {name.removeprefix("model."): one for name, one in found.items() if name.startswith("model.")}
+    assert tensors.sha256_of(model) == sha256
 
 
-@pytest.mark.parametrize(  # passes 41 to 50 are those of the first branch, 91 to 110 those of the second
-    ("passes", "saved"), [(45, True), (89, False), (91, True), (101, False), (110, True), (111, False)]
+@pytest.mark.parametrize(  # passes 81 to 100 are those of the branch
+    ("passes", "saved"), [(79, False), (81, True), (91, False), (100, True), (101, False)]
 )
 def test_a_training_stopped_near_a_branch_goes_on_to_the_same_weights(
     passes: int, saved: bool, config: TrainedConfig, store: Store, tmp_path: Path, whole: Run
@@ -110,13 +109,13 @@ def test_a_training_stopped_near_a_branch_goes_on_to_the_same_weights(
 
     path, every = tmp_path / "cut", 7 * STEP
     with pytest.raises((Interrupted, ArithmeticError)):
-        train(config, store, path, progress=end, halvings=True, save_every=every)
-    resumed = train(config, store, path, resume=True, halvings=True, save_every=every)
-    assert halvings_in(resumed) == halvings_in(whole)
+        train(config, store, path, progress=end, half=True, save_every=every)
+    resumed = train(config, store, path, resume=True, half=True, save_every=every)
+    assert half_in(resumed) == half_in(whole)
     assert final(resumed) == final(whole)
 
 
-def test_a_training_stopped_in_a_branch_can_go_on_without_halvings(
+def test_a_training_stopped_in_a_branch_can_go_on_without(
     config: TrainedConfig, store: Store, tmp_path: Path, whole: Run
 ) -> None:
     def stop(what: str, tokens: float) -> None:
@@ -124,9 +123,9 @@ def test_a_training_stopped_in_a_branch_can_go_on_without_halvings(
             os.kill(os.getpid(), signal.SIGTERM)
 
     with pytest.raises(Interrupted):
-        train(config, store, tmp_path / "cut", progress=stop, halvings=True)
+        train(config, store, tmp_path / "cut", progress=stop, half=True)
     resumed = train(config, store, tmp_path / "cut", resume=True)
-    assert halvings_in(resumed) == halvings_in(whole)[:1]
+    assert half_in(resumed) == half_in(whole)
     assert final(resumed) == final(whole)
 
 
@@ -136,18 +135,18 @@ def test_progress_counts_the_steps_of_branches(config: TrainedConfig, store: Sto
     def count(what: str, tokens: float) -> None:
         counted[what] = counted.get(what, 0) + tokens
 
-    train(config, store, tmp_path / "run", progress=count, halvings=True)
-    assert counted == {"training": STEPS * STEP, "annealing": 30 * STEP, "validating": 0}
-    assert trained_tokens(config.training, halvings=True) == (STEPS + 30) * STEP
-    assert trained_tokens(config.training, halvings=False) == STEPS * STEP
+    train(config, store, tmp_path / "run", progress=count, half=True)
+    assert counted == {"training": STEPS * STEP, "annealing": 20 * STEP, "validating": 0}
+    assert trained_tokens(config.training, half=True) == (STEPS + 20) * STEP
+    assert trained_tokens(config.training, half=False) == STEPS * STEP
 
 
 def test_kept_checkpoints_of_the_same_steps_are_of_the_training(
     config: TrainedConfig, store: Store, tmp_path: Path, whole: Run
 ) -> None:
-    """`all` has the halving of a step that has both."""
-    run: Callable[[], Run] = lambda: train(config, store, tmp_path / "both", halvings=True, keep_every=25 * STEP)  # noqa: E731
+    """`all` has the model of half the budget in place of the checkpoint of that step."""
+    run: Callable[[], Run] = lambda: train(config, store, tmp_path / "both", half=True, keep_every=25 * STEP)  # noqa: E731
     kept = run().checkpoints("all")
     assert [one.step for one in kept] == [25, 50, 75, 100, 125, 150, 175, 200]
-    assert [one.annealed for one in kept] == [False, True, False, True, False, False, False, True]
-    assert [(one.step, one.tokens, one.sha256) for one in kept if one.annealed][:2] == halvings_in(whole)
+    assert [one.annealed for one in kept] == [False, False, False, True, False, False, False, True]
+    assert [(one.step, one.tokens, one.sha256) for one in kept if one.annealed][:1] == half_in(whole)
