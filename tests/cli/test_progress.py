@@ -36,7 +36,8 @@ def test_training_tells_of_every_forward_pass_and_of_validation(cli, tiny, every
 
 def test_a_resumed_training_begins_where_it_stopped(cli, tiny, every_line, state_of_half):
     lines = cli("train", "--resume", "--out", "half").succeeded().err.splitlines()
-    assert lines[0].startswith("half: 40%")
+    assert lines[0].startswith("training half on cpu in ")
+    assert lines[1].startswith("half: 40%")
 
 
 def test_evaluating_shows_the_share_of_the_whole_command(cli, ckpt, every_line):
