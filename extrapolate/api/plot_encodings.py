@@ -17,6 +17,7 @@ from extrapolate.extensions.recipe import Recipe
 from extrapolate.inspection.picture import Look, check_file, picture, save
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.model import Model
+from extrapolate.reports.fonts import with_all_letters
 from extrapolate.reports.plots import own_settings
 from extrapolate.runs.run import Run
 from extrapolate.runs.trust import decided
@@ -56,10 +57,14 @@ def plot_encodings(
     if recipe is not None and (part := recipe.to_fit) is not None:
         raise UserError(f"{extend} has a constant that is fitted to text: give it, such as {part.example}")
     looks = [_look(name, recipe) for name in given]
-    figure = picture(looks, "" if recipe is None else recipe.label())
-    if out is not None:
-        save(figure, Path(out))
-    return figure
+
+    def drawn() -> "Figure":
+        figure = picture(looks, "" if recipe is None else recipe.label())
+        if out is not None:
+            save(figure, Path(out))
+        return figure
+
+    return with_all_letters(drawn)
 
 
 def _look(name: str | Path | Run, recipe: Recipe | None) -> Look:

@@ -1,7 +1,6 @@
 """Draws charts with matplotlib: panels in a row, with names at the ends of their lines, and heat maps."""
 
 import sys
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import chdir, contextmanager, nullcontext
 from functools import partial
@@ -16,6 +15,7 @@ import pandas as pd
 from extrapolate import files
 from extrapolate.reports.chart import INK, Axis, Chart, Heat, Panel, Series, smoothed
 from extrapolate.reports.escaping import label
+from extrapolate.reports.fonts import with_all_letters
 from extrapolate.reports.styles import CROWD, FURTHEST, GREY, MANY, MOST_MARKERS, drawable, spread
 
 # Inches. Panels have the same height in every picture, so that the same number of names fits beside them.
@@ -51,10 +51,7 @@ def own_settings(more: Mapping[str, Any] = MappingProxyType({})) -> Iterator[Non
 
 def draw(chart: Chart, path: Path) -> None:
     """Draws a chart. The file's suffix decides its format."""
-    with warnings.catch_warnings():  # letters that the font lacks are drawn as boxes
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        figure = _map(chart.panels) if isinstance(chart.panels, Heat) else _Sheet(chart).figure
-        save(figure, path)
+    with_all_letters(lambda: save(_map(chart.panels) if isinstance(chart.panels, Heat) else _Sheet(chart).figure, path))
 
 
 class _Sheet:

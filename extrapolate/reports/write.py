@@ -15,6 +15,7 @@ import pandas as pd
 from extrapolate import files, results
 from extrapolate.errors import UserError
 from extrapolate.folders import listed
+from extrapolate.reports.fonts import NO_FONT, collected
 from extrapolate.reports.gather import DOCUMENTS, HTML_PAGE, PAGE, TEXT, gather
 from extrapolate.reports.material import Material, collect
 from extrapolate.reports.page import Block, Heading, Quotable, Table, html, markdown
@@ -80,12 +81,13 @@ def write_report(
         HTML_PAGE: partial(files.write_text, text=html(blocks, _title(runs))),
     }
     made = {**copies, **beside, **page}
-    with files.new_folder(out, check_replaceable) as folder:
+    with files.new_folder(out, check_replaceable) as folder, collected(NO_FONT) as lacking:
         for name, write in made.items():
             write(folder / name)
     printed = [block for block in blocks if isinstance(block, Table) and block.title]
+    warnings = [*material.warnings, *dict.fromkeys(one.string for one in lacking)]
     said = " ".join(block.text for block in blocks if isinstance(block, Quotable))
-    return Written(list(made), material.losses, printed, material.warnings, _rows(material), said)
+    return Written(list(made), material.losses, printed, warnings, _rows(material), said)
 
 
 def _rows(material: Material) -> list[dict[str, Any]]:

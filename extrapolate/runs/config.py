@@ -211,7 +211,7 @@ def short_hash(value: Mapping[str, Any]) -> str:
 def read_config_file(path: Path) -> dict[str, Any]:
     """A TOML or JSON file as nested dictionaries. Raises UserError if it is missing or invalid."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # Windows' editors write a byte-order mark
         if path.suffix == ".json":
             return json.loads(text)
         return tomllib.loads(text)

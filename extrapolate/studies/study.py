@@ -106,7 +106,7 @@ def read_study(file: Path, scale: str | None = None, encodings: Sequence[str] = 
 
     Raises UserError if the file is missing, is not TOML, is no valid study, or has no such scale.
     """
-    raw, text = read_config_file(file), file.read_text(encoding="utf-8")
+    raw, text = read_config_file(file), file.read_text(encoding="utf-8-sig")
     raw = _scaled(raw, file, places(text), scale)
     study = _Reader(file, text, scale).study(raw)
     return _of_others(study, encodings) if encodings else study

@@ -154,9 +154,13 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
         return super()._apply(moved, recurse)
 
     def prepare_inputs_for_generation(self, *arguments: Any, **kwargs: Any) -> dict[str, Any]:
-        """Drops what `forward` does not take: the tokenizer of stop_strings, and cache_position (before version 5)."""
+        """Drops what `forward` does not need: positions, the tokenizer of stop_strings, and cache_position (before
+        version 5).
+        """
         inputs = cast(Any, super()).prepare_inputs_for_generation(*arguments, **kwargs)
-        return {name: value for name, value in inputs.items() if name not in ("tokenizer", "cache_position")}
+        return {
+            name: value for name, value in inputs.items() if name not in ("tokenizer", "position_ids", "cache_position")
+        }
 
     def plan(self, length: int) -> Plan:
         """What the extensions change in a text of `length` tokens."""
@@ -169,6 +173,7 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
         self,
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
         past_key_values: DynamicCache | None = None,
         labels: Tensor | None = None,
         use_cache: bool | None = None,
@@ -180,12 +185,15 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
     ) -> CausalLMOutputWithPast | tuple[Tensor, ...]:
         """Logits, [B, T, V], and the loss if there are labels, like other causal models of `transformers`.
 
+        position_ids: those of one text in each row, as without them: [T], [1, T] or [B, T], from 0, or from the number
+        of cached tokens; those of padding do not matter.
         output_attentions: also returns attention weights in `attentions`, for each layer [B, H, T, T], or
         [B, H, T, past + T] with a cache; None for a layer that has something in place of attention.
         inputs_embeds and output_hidden_states exist for libraries that pass them unset, such as PEFT.
 
-        Raises ValueError on padding to the left of a text, a text that is too long for the encoding, a cache if the
-        model cannot use one or it is not a DynamicCache, and inputs or outputs that the model does not have.
+        Raises ValueError on padding to the left of a text, other positions, such as those of packed texts, a text that
+        is too long for the encoding, a cache if the model cannot use one or it is not a DynamicCache, and inputs or
+        outputs that the model does not have.
         """
         if inputs_embeds is not None or output_hidden_states:
             raise ValueError("this model takes token ids and gives logits: it has no other inputs and outputs")
@@ -206,6 +214,8 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
             past_key_values = DynamicCache()
         cache = None if past_key_values is None else KeysAndValues(past_key_values)
         length = input_ids.shape[1] + (0 if cache is None else cache.length)
+        if position_ids is not None:
+            self._check_positions(position_ids, attention_mask, length - input_ids.shape[1], length)
         plan = self.plan(length)
         if not self.decoder.defined_at(length, plan):
             raise ValueError(f"{self.decoder.encoding.display} is not defined for a text of {length} tokens")
@@ -228,6 +238,21 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
             attentions=cast(Any, attentions),  # declared without None, the value for layers without attention
         )
         return output if return_dict in (None, True) else output.to_tuple()
+
+    def _check_positions(self, position_ids: Tensor, attention_mask: Tensor | None, first: int, end: int) -> None:
+        """Raises ValueError unless the positions, but for those of padding, are first .. end-1."""
+        expected_T = torch.arange(first, end, device=position_ids.device)
+        same = position_ids.shape[-1] == len(expected_T)
+        if same:
+            wrong_BT = position_ids != expected_T
+            if attention_mask is not None:
+                wrong_BT = wrong_BT & attention_mask[:, first:].bool()
+            same = not wrong_BT.any()
+        if not same:
+            raise ValueError(
+                f"position_ids must be {first} to {end - 1} in every row: each is one text, so texts cannot be packed "
+                "into one; turn packing off (TRL: packing=False, padding_free=False) and pad on the right"
+            )
 
 
 class KeysAndValues:

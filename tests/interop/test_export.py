@@ -304,6 +304,28 @@ class TestInProcess:
         with pytest.raises(ValueError, match="no padding may stand before a token"):
             model(tokens, attention_mask=mask.flip(1))
 
+    def test_positions_of_one_text_are_taken_and_those_of_packed_texts_refused(self, load: Callable[..., Any]) -> None:
+        """Collators of transformers and TRL pass them."""
+        model, tokens = load("alibi"), torch.arange(2 * L).reshape(2, L)
+        mask = torch.ones_like(tokens)
+        mask[0, -3:] = 0
+        with torch.no_grad():
+            expected = model(tokens, attention_mask=mask).logits
+            counted = mask.cumsum(1) - 1  # TRL's, which stop at the end of a text
+            for positions in (torch.arange(L), torch.arange(L)[None], counted, counted.masked_fill(mask == 0, 1)):
+                found = model(tokens, attention_mask=mask, position_ids=positions).logits
+                torch.testing.assert_close(found, expected, rtol=0, atol=0)
+            past = model(tokens[:, :5], use_cache=True).past_key_values
+            last = model(tokens[:, 5:], position_ids=torch.arange(5, L)[None], past_key_values=past).logits
+            torch.testing.assert_close(last, model(tokens).logits[:, 5:], rtol=0, atol=1e-5)
+        flat = transformers.DataCollatorWithFlattening()([{"input_ids": [1, 2, 3]}, {"input_ids": [4, 5]}])
+        wrong = {"packed": flat["position_ids"], "later": torch.arange(1, 6)[None], "too many": torch.arange(6)[None]}
+        for positions in wrong.values():
+            with pytest.raises(ValueError, match=r"position_ids must be 0 to 4 in every row: .*TRL: "):
+                model(flat["input_ids"], position_ids=positions)
+        one = transformers.DataCollatorWithFlattening()([{"input_ids": [1, 2, 3]}])
+        assert model(**one).loss > 0
+
     def test_a_text_ends_at_a_string(self, load: Callable[[str], Any], exported: Path) -> None:
         model, prompt = load("alibi"), torch.arange(1, 5)[None]
         tokenizer = transformers.AutoTokenizer.from_pretrained(exported / "alibi")

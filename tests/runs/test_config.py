@@ -170,6 +170,9 @@ class TestFiles:
         (tmp_path / "a.json").write_text(json.dumps(expected), encoding="utf-8")
         assert read_config_file(tmp_path / "a.toml") == expected
         assert read_config_file(tmp_path / "a.json") == expected
+        for file in (tmp_path / "a.toml", tmp_path / "a.json"):
+            file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())  # a byte-order mark, as Windows' editors write it
+            assert read_config_file(file) == expected
 
     @pytest.mark.parametrize(
         ("name", "content", "message"),

@@ -55,6 +55,12 @@ def test_all_of_a_file_is_read(tmp_path: Path) -> None:
     assert study.evaluation.factors == (1, 4)
 
 
+def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path: Path) -> None:
+    marked, plain = read(tmp_path, "\ufeff[base]" + GOOD.partition("[base]")[2]), read(tmp_path, GOOD)
+    assert (marked.base, marked.axes) == (plain.base, plain.axes)
+    assert marked.at("base") == f"{tmp_path}/study.toml, line 1"
+
+
 def test_other_encodings_have_the_grid_and_nothing_that_is_said_of_its_own_models(tmp_path: Path) -> None:
     file = tmp_path / "study.toml"
     file.write_text(GOOD + '[[question]]\na = "rope"\nb = "alibi"\nat = 4\n')
