@@ -239,7 +239,7 @@ def test_the_file_of_the_page_of_studies_is_one(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(study + store + scale)
     read = read_study(tmp_path / "study.toml")
     names = [cell.name for cell in cells_of(read)]
-    assert len(names) == 27 - 3 + 3 + 9
+    assert len(names) == 27 - 2 * 3 + 3 + 9
     assert "rope-lr0.02-s1" in names
     assert "rope-lr0.02-s1+pi" in names
     assert read.stores["data/books"].vocab_size == 4096

@@ -43,7 +43,7 @@ def cells_of(study: Study) -> list[Cell]:
     Raises UserError if two cells have one name, an exclusion excludes nothing, or no cell is left.
     """
     count = math.prod(map(len, study.axes.values()))
-    count += len(study.added) * math.prod(len(values) for name, values in study.axes.items() if name in _CHOSEN)
+    count += sum(math.prod(map(len, _varied(study, one).values())) for one in study.added)
     if count > MOST_CELLS:
         raise UserError(f"{study.at('axes')}: {count:,} combinations are too many: a study has at most {MOST_CELLS:,}")
     found = [*_grid(study), *_added(study)]
@@ -68,29 +68,40 @@ def _grid(study: Study) -> Iterator[Cell]:
     of_added_alone = study.added and "encoding" not in {**study.base, **study.axes} and {*study.axes} <= {*_CHOSEN}
     if not study.axes or of_added_alone:
         return
-    used = [0] * len(study.exclude)
+    excluded = [(number, one) for number, many in enumerate(study.exclude) for one in _combinations(many)]
+    used = [0] * len(excluded)
     for values in itertools.product(*study.axes.values()):
         varied = dict(zip(study.axes, values, strict=True))
         settings = {**study.base, **varied}
-        hits = [number for number, one in enumerate(study.exclude) if matches(settings, one)]
-        for number in hits:
-            used[number] += 1
+        hits = [at for at, (_, one) in enumerate(excluded) if matches(settings, one)]
+        for at in hits:
+            used[at] += 1
         if not hits:
             yield Cell(*_names(study, settings, varied, ("axes",)), settings, ("axes",))
-    for number, count in enumerate(used):
+    for (number, one), count in zip(excluded, used, strict=True):
         if not count:
-            raise UserError(f"{study.at('exclude', number)}: no cell has these settings, so nothing is excluded")
+            said = " and ".join(f"{name} = {value!r}" for name, value in one.items())
+            raise UserError(f"{study.at('exclude', number)}: no cell has {said}, so nothing is excluded")
 
 
 def _added(study: Study) -> Iterator[Cell]:
     for number, one in enumerate(study.added):
-        varied = {name: values if name in _CHOSEN else values[:1] for name, values in study.axes.items()}
-        varied |= {name: (value,) for name, value in one.items()}
-        for values in itertools.product(*varied.values()):
-            mine = dict(zip(varied, values, strict=True))
+        for mine in _combinations(_varied(study, one)):
             settings = {**study.base, **mine}
             place = ("cell", number)
             yield Cell(*_names(study, settings, mine, place), settings, place)
+
+
+def _varied(study: Study, added: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of added models: the values, or the value, of each."""
+    varied = {name: list(values if name in _CHOSEN else values[:1]) for name, values in study.axes.items()}
+    return varied | {name: value if isinstance(value, list) else [value] for name, value in added.items()}
+
+
+def _combinations(settings: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Every combination of one value of each setting, which has one or a list of them."""
+    several = [value if isinstance(value, list) else [value] for value in settings.values()]
+    return (dict(zip(settings, values, strict=True)) for values in itertools.product(*several))
 
 
 def _continued(study: Study, tuning: FineTuning, number: int, cells: list[Cell]) -> list[Cell]:
@@ -108,8 +119,8 @@ def _continued(study: Study, tuning: FineTuning, number: int, cells: list[Cell])
 
 
 def matches(settings: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether a cell has these settings."""
-    return all(name in settings and settings[name] == value for name, value in wanted.items())
+    """Whether a cell has these settings, or one of the values of each that has a list."""
+    return any(one.items() <= settings.items() for one in _combinations(wanted))
 
 
 def _names(

@@ -1,11 +1,11 @@
 """The questions of a study: finds the runs that each side of one means, before anything is trained."""
 
+import difflib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from extrapolate.errors import UserError
 from extrapolate.names import AS_TRAINED
-from extrapolate.specs import did_you_mean
 from extrapolate.studies.resolved import Resolved
 from extrapolate.studies.study import Study
 
@@ -41,12 +41,15 @@ def _named(cells: Sequence[Resolved]) -> dict[str, list[tuple[Resolved, str]]]:
     for cell in cells:
         own = {cell.cell.model_name} | ({str(cell.cell.settings["encoding"])} if cell.cell.continues is None else set())
         for extension, label in cell.models.items():
-            applied = "" if extension == AS_TRAINED else f" + {extension}"
-            for name in {label, *(f"{one}{applied}" for one in own)}:
+            for name in {label, *(f"{one}{_applied(extension)}" for one in own)}:
                 mine = found.setdefault(_key(name), [])
                 if (cell, extension) not in mine:
                     mine.append((cell, extension))
     return found
+
+
+def _applied(extension: str) -> str:
+    return "" if extension == AS_TRAINED else f" + {extension}"
 
 
 def _key(name: str) -> str:
@@ -70,7 +73,10 @@ def _side(
                 f"{where}: {model} is not evaluated with the extension '{extension}': name it under [evaluate], in "
                 "extend, if it applies"
             )
-        raise UserError(f"{where}: no model of the study is called '{text}'; {did_you_mean(_key(text), named)}")
+        known = sorted({f"{cell.cell.model_name}{_applied(at)}" for mine in named.values() for cell, at in mine})
+        nearest = difflib.get_close_matches(_key(text), named, n=1)
+        near = f" (did you mean '{nearest[0]}'?)" if nearest else ""
+        raise UserError(f"{where}: no model of the study is called '{text}'{near}; there are {', '.join(known)}")
     of_kind: dict[tuple[int, str], set[str]] = {}
     for cell, _ in found:
         of_kind.setdefault(_kind(cell), set()).add(cell.cell.model_name)

@@ -74,11 +74,11 @@ class Study:
     """A study's file.
 
     base: settings of all cells. axes: the values of each setting; every combination is a cell. exclude: settings of
-    cells that are left out. added: settings of models outside the grid, each with all seeds and learning rates of the
-    axes that it does not set. stores: token stores by path, made if missing. published: the published tables that it
-    repeats. extensions: those of the evaluation, each with the settings of the cells that it is for. questions: what
-    its report begins with. lines: the lines of everything, for messages. of_others: the encodings are not the file's,
-    so its extensions may apply to none of them.
+    cells that are left out, each a value or a list of them. added: those of models outside the grid, every combination
+    of their values with all seeds and learning rates of the axes that they do not set. stores: token stores by path,
+    made if missing. published: the published tables that it repeats. extensions: those of the evaluation, each with the
+    settings of the cells that it is for. questions: what its report begins with. lines: the lines of everything, for
+    messages. of_others: the encodings are not the file's, so its extensions may apply to none of them.
     """
 
     file: Path
@@ -224,13 +224,15 @@ class _Reader:
             raise self.wrong((name,), f"there may be several of '{name}': write [[{name}]] before each")
         return found
 
-    def check_settings(self, given: Mapping[str, Any], place: Place) -> None:
+    def check_settings(self, given: Mapping[str, Any], place: Place, several: bool = False) -> None:
         for name, value in given.items():
             self.check_known(name, SETTINGS, (*place, name))
-            if isinstance(value, list | dict):
-                several = " (several values make an axis: list them under [axes])" if isinstance(value, list) else ""
-                raise self.wrong((*place, name), f"{name} is one value here, not {value!r}{several}")
-            self.check_value(name, value, (*place, name))
+            values = value if several and isinstance(value, list) and value else [value]
+            if any(isinstance(one, list | dict) for one in values):
+                axis = " (several values make an axis: list them under [axes])" if isinstance(value, list) else ""
+                raise self.wrong((*place, name), f"{name} is one value here, not {value!r}{axis * (not several)}")
+            for one in values:
+                self.check_value(name, one, (*place, name))
 
     def check_value(self, name: str, value: Any, place: Place) -> None:
         kind, fits = _KINDS[_kind_of(name)]
@@ -256,7 +258,7 @@ class _Reader:
         for number, one in enumerate(found):
             if not one:
                 raise self.wrong((name, number), f"[[{name}]] names no setting")
-            self.check_settings(one, (name, number))
+            self.check_settings(one, (name, number), several=True)
         return found
 
     def fine_tunings(self, raw: Mapping[str, Any]) -> tuple[FineTuning, ...]:
@@ -271,7 +273,7 @@ class _Reader:
                 raise self.wrong((*place, "name"), f"two fine-tunings are called {name!r}")
             if not isinstance(of, dict) or not isinstance(extend, str | None):
                 raise self.wrong(place, "of is {setting = value}, and extend is text")
-            self.check_settings(of, (*place, "of"))
+            self.check_settings(of, (*place, "of"), several=True)
             self.check_settings(settings, place)
             if frozen := sorted(set(settings) & (MODEL | {"preset", "data"})):
                 raise self.wrong((*place, frozen[0]), f"{frozen[0]} is that of the run that is continued")

@@ -57,6 +57,20 @@ def test_exclusions_and_additions(tmp_path: Path) -> None:
     assert names[-2:] == ["alibi-lr0.1-layers2-s0", "alibi-lr0.1-layers2-s1"]
 
 
+def test_lists_are_every_combination_of_their_values(tmp_path: Path) -> None:
+    text = GRID + '[[exclude]]\nencoding = ["rope", "expe:size=16"]\nlr = [1e-3]\nseed = 1\n'
+    text += '[[cell]]\nencoding = ["alibi", "none"]\nlayers = [1, 2]\nlr = 0.1\n'
+    text += '[[fine_tune]]\nname = "long"\nof = {encoding = ["rope", "alibi"], seed = [1]}\n'
+    names = [cell.name for cell in cells(tmp_path, text)]
+    assert names == [
+        "rope-lr0.001-s0", "rope-lr0.003-s0", "rope-lr0.003-s1",
+        "expe-size-16-lr0.001-s0", "expe-size-16-lr0.003-s0", "expe-size-16-lr0.003-s1",
+        *(f"{encoding}-lr0.1-layers{layers}-s{seed}"
+          for encoding in ("alibi", "none") for seed in (0, 1) for layers in (1, 2)),
+        "rope-lr0.003-s1+long", "alibi-lr0.1-layers1-s1+long", "alibi-lr0.1-layers2-s1+long",
+    ]  # fmt: skip
+
+
 def test_an_added_model_has_the_rates_and_seeds_of_the_axes_and_else_their_first_value(tmp_path: Path) -> None:
     text = GRID + 'layers = [1, 2]\n[[cell]]\nencoding = "rope"\nqk_norm = true\n'
     added = cells(tmp_path, text)[16:]
@@ -76,7 +90,11 @@ def test_seeds_and_rates_of_added_models_alone_need_no_encoding_in_a_grid(tmp_pa
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (GRID + '[[exclude]]\nencoding = "ropes"\n', "line 8: no cell has these settings"),
+        (GRID + '[[exclude]]\nencoding = "ropes"\n', "line 8: no cell has encoding = 'ropes', so nothing"),
+        (GRID + '[[exclude]]\nencoding = ["rope", "ropes"]\n', "line 8: no cell has encoding = 'ropes', so nothing"),
+        (GRID + '[[exclude]]\nencoding = ["rope", 3]\n', "line 9: encoding is text, not 3"),
+        (GRID + "[[cell]]\nencoding = []\n", "line 9: encoding is one value here"),
+        (GRID + f"[[cell]]\nencoding = 'rope'\nlayers = {list(range(1, 5000))}\n", "20,004 combinations are too many"),
         (GRID + "[[exclude]]\nseq_len = 16\n", "every cell is excluded"),
         (GRID + '[[cell]]\nencoding = "rope"\n', r"line 8: two cells are called rope-lr0\.001-s0"),
         (GRID + f"layers = {list(range(1, 100))}\nwidth = {list(range(1, 101))}\n", "79,200 combinations are too many"),

@@ -73,7 +73,17 @@ def test_models_of_several_lengths_are_asked_about_in_each_report(study, resolve
         ("at = 4", 'at = "4"', "line 17: a question has two models and a factor: a = 'alibi'"),
         ("at = 4", "", "line 17: a question has two models and a factor"),
         ("at = 4", "at = 4\nfrom = 1", "line 21: unknown setting 'from'"),
-        ('a = "alibi"', 'a = "alibo"', "line 18: no model of the study is called 'alibo'; did you mean 'alibi'?"),
+        (
+            'a = "alibi"',
+            'a = "alibo"',
+            "line 18: no model of the study is called 'alibo' (did you mean 'alibi'?); there are alibi, "
+            "rope-theta-500, rope-theta-500 + yarn:factor=4",
+        ),
+        (
+            'a = "alibi"',
+            'a = "full"',
+            "line 18: no model of the study is called 'full'; there are alibi, rope-theta-500,",
+        ),
         ('a = "alibi"', 'a = "alibi + pi"', "line 18: alibi is not evaluated with the extension 'pi': name it under"),
         ('a = "alibi"', 'a = "rope:theta=500 + yarn:factor=4"', "line 19: a and b are one model"),
         ("[[question]]", "[question]", "line 17: there may be several of 'question': write [[question]]"),
