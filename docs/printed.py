@@ -108,6 +108,28 @@ DRY_RUN = Described(
     ),
     STATUS,
 )  # fmt: skip
+ESTIMATE = Described(
+    "dry-run-evaluation", "`extrapolate eval-lengths --dry-run --json` and `extrapolate eval-tasks --dry-run --json`",
+    "run, extension, precision, and protocol, probe or task",
+    plain(
+        always("run", TEXT, "", "The run; what is evaluated of half its budget is named so."),
+        always("reads", TEXT, "", "The protocol, probe or task."),
+        always("extension", TEXT, "", "The extension, as `--extend` takes it, or `as-trained`."),
+        always("precision", TEXT, "", "The precision."),
+        always("tokens", INT, "tokens", "The inputs that it computes; those shared with rows above count there."),
+        always(
+            "targets", INT, "",
+            "Scored tokens of each length; of a probe, windows of each length and depth; of a task, questions.",
+        ),
+        sometimes("documents", INT, "", "The documents that the targets are in.", "it is a probe or a task"),
+        always("seconds", REAL, "seconds", "The estimated time."),
+        sometimes(
+            "peak_mib", REAL, "MiB", "The estimated peak memory: on a CPU of the whole process.",
+            "memory does not suffice for the longest windows, or the system does not report it",
+        ),
+    ),
+    STATUS,
+)  # fmt: skip
 EXPORT = Described(
     "export", "`extrapolate export --json`", "folder written",
     plain(
@@ -165,4 +187,4 @@ COLUMNS = Described(
         always("empty", TEXT, "", "When it is empty; an empty string if it never is."),
     ),
 )  # fmt: skip
-PRINTED = (COMPARE, REPORT, STATUS, DRY_RUN, EXPORT, CHECK, BENCH, ENCODINGS, EXTENSIONS, COLUMNS)
+PRINTED = (COMPARE, REPORT, STATUS, DRY_RUN, ESTIMATE, EXPORT, CHECK, BENCH, ENCODINGS, EXTENSIONS, COLUMNS)

@@ -7,7 +7,9 @@ from extrapolate.cli.commands import app
 
 # What follows `extrapolate` where a call does not have its command's name.
 COMMANDS = {
+    "estimate_evaluation": "eval-lengths --dry-run",
     "estimate_sweep": "sweep --dry-run",
+    "estimate_tasks": "eval-tasks --dry-run",
     "evaluate": "eval-lengths",
     "evaluate_probes": "eval-lengths --probes",
     "evaluate_tasks": "eval-tasks",

@@ -16,6 +16,8 @@ from extrapolate.version import __version__ as __version__
 if TYPE_CHECKING:
     from extrapolate.api.check import check as check
     from extrapolate.api.check import doctor as doctor
+    from extrapolate.api.evaluate import estimate_evaluation as estimate_evaluation
+    from extrapolate.api.evaluate import estimate_tasks as estimate_tasks
     from extrapolate.api.evaluate import evaluate as evaluate
     from extrapolate.api.evaluate import evaluate_probes as evaluate_probes
     from extrapolate.api.evaluate import evaluate_tasks as evaluate_tasks
@@ -41,7 +43,8 @@ if TYPE_CHECKING:
 _PUBLIC = {
     "Encoding": "encodings.base", "Extension": "extensions.base", "Terminal": "terminal", "UserError": "errors",
     "attention": "api.run", "check": "api.check", "compare": "api.rows", "doctor": "api.check",
-    "estimate_sweep": "studies.sweep", "evaluate": "api.evaluate", "evaluate_probes": "api.evaluate",
+    "estimate_evaluation": "api.evaluate", "estimate_sweep": "studies.sweep", "estimate_tasks": "api.evaluate",
+    "evaluate": "api.evaluate", "evaluate_probes": "api.evaluate",
     "evaluate_tasks": "api.evaluate", "export": "api.run", "foreign": "interop.foreign",
     "generate": "api.run", "inspect": "api.evaluate", "load": "api.run",
     "plot_encodings": "api.plot_encodings", "report": "api.rows", "status": "studies.status",

@@ -1,7 +1,8 @@
-"""xt.evaluate, xt.evaluate_probes, xt.evaluate_tasks and xt.inspect"""
+"""xt.evaluate, xt.evaluate_probes, xt.evaluate_tasks, the estimates of these, and xt.inspect"""
 
+import inspect as python_inspect
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,11 +22,13 @@ from extrapolate.specs.settings import Flag, public, settings_of
 if TYPE_CHECKING:  # importing these takes seconds, and the command line reads the signatures
     import pandas as pd
 
+    from extrapolate.api.estimating import Estimate
     from extrapolate.api.evaluating import Evaluated
-    from extrapolate.api.in_turn import Job, Runs
+    from extrapolate.api.in_turn import InTurn, Job, Runs
     from extrapolate.api.own_class import ExtensionClass
     from extrapolate.data.probes.base import Probe
     from extrapolate.data.store import Store
+    from extrapolate.interop.benchmarks import Tasks
     from extrapolate.interop.foreign import ForeignRun
     from extrapolate.runs.run import Run
 
@@ -103,6 +106,28 @@ def evaluate_all(runs: "Runs", *, progress: Progress = QUIET, **settings: object
     return evaluate_given(runs, settings, progress)
 
 
+@public(EvaluationSettings, RunsOnText)
+@decided
+def estimate_evaluation(runs: "Runs", *, progress: Progress = QUIET, **settings: object) -> "Estimate":
+    """Estimates what `evaluate` and `evaluate_probes` would read, and how long that takes here.
+
+    Returns an object with `rows`, a frame with a row per run, protocol or probe, extension and precision: the inputs
+    that it adds (tokens), the targets and documents that it rests on, seconds, and the peak memory. `seconds` are those
+    of all rows; if that is more than an hour, `lower` has the settings to lower, and `lower_s` the seconds that it then
+    takes. Checkpoints are imported and text is
+    tokenised as for the evaluation itself; nothing else is written. Arguments and errors are those of the two calls.
+    """
+    from extrapolate.api.estimating import estimate_lengths
+    from extrapolate.api.evaluating import prepared
+    from extrapolate.api.own_class import with_specs
+    from extrapolate.machine.devices import device_of
+
+    given: dict[str, Any] = dict(settings)
+    asked = EvaluationSettings.of(with_specs(given))
+    _, jobs = prepared(asked, runs, given.get("data"), given.get("seq_len"), progress)
+    return estimate_lengths(jobs, asked, device_of(given.get("device") or "auto"), progress)
+
+
 @public(OpenedRuns)
 @decided
 def evaluate_tasks(
@@ -149,40 +174,17 @@ def evaluate_tasks(
     Raises UserError if lm-eval, a task, its data or a run is missing, or a run cannot be evaluated at this length;
     RunsFailed at the end if some of several runs failed.
     """
-    from extrapolate.interop import benchmarks
+    from extrapolate.api.in_turn import table
+    from extrapolate.evaluation.plans import extensions_to_evaluate
 
-    benchmarks.check_installed()
-    from extrapolate import results
-    from extrapolate.api.in_turn import InTurn, table
-    from extrapolate.api.own_class import specs_of
-    from extrapolate.evaluation.plans import extensions_to_evaluate, plan_for_texts
-    from extrapolate.interop.benchmarks import Tasks
+    given = dict(
+        runs=runs, tasks=tasks, extend=extend, length=length, limit=limit, include_path=include_path,
+        data_dir=data_dir, precision=precision, seq_len=opening.get("seq_len"),
+    )  # fmt: skip
+    turns, jobs, loaded = _ready(given, progress)
+    from extrapolate.interop import benchmarks
     from extrapolate.interop.lm_eval import RunLM  # lm-eval is optional
 
-    if precision not in PRECISIONS:
-        raise UserError(f"unknown `precision='{precision}'`; {did_you_mean(precision, PRECISIONS)}")
-    if limit is not None and not 0 < limit < math.inf:
-        raise UserError(f"`limit` must be above 0, not {limit:g}")
-    extensions = several("extend", specs_of(extend), TEXT)
-    names = several("tasks", tasks, TEXT)
-    given = {"include_path": include_path, "data_dir": data_dir}
-    folders = [None if folder is None else path(name, folder) for name, folder in given.items()]
-
-    def check_run(run: "Run | ForeignRun") -> None:
-        results.check_grows(run.path / TASKS_TABLE, results.TASKS)
-        run.checkpoints("last")
-        run.build_model()
-
-    # Raises what is wrong with the arguments before lm-eval and its data are read, which takes long.
-    turns = InTurn(runs, opening.get("seq_len"), progress)
-    jobs = turns.jobs(extensions, check_run)
-    for job in jobs:
-        at = job.run.config.trained_length if length is None else length
-        model = job.run.build_model()
-        for applied in extensions_to_evaluate(job.run, model, job.extensions).values():
-            plan_for_texts(job.run, model, applied, at)
-    progress.say("reading the tasks")
-    loaded = Tasks.load(names, *folders)
     rows: list[dict[str, Any]] = []
 
     def work(job: "Job[None]", advance: Advance) -> None:
@@ -200,6 +202,65 @@ def evaluate_tasks(
     asked = table(rows, turns.left_out)
     turns.tell(asked)
     return asked
+
+
+@decided
+def estimate_tasks(
+    runs: "Runs", tasks: str | Sequence[str], *, progress: Progress = QUIET, **settings: Any
+) -> "Estimate":
+    """Estimates what `evaluate_tasks` would read, and how long that takes here.
+
+    Returns the object of `estimate_evaluation`; its rows are about tasks, whose targets are questions. The tasks'
+    questions are built as for the evaluation, and their tokens counted. A continuation is counted with as many new
+    tokens as the task allows. Arguments and errors are those of `evaluate_tasks`.
+    """
+    bound = python_inspect.signature(evaluate_tasks).bind(runs, tasks, **settings)
+    bound.apply_defaults()
+    given = bound.arguments
+    _, jobs, loaded = _ready(given, progress)
+    from extrapolate.api.estimating import estimate_tasks as estimate
+    from extrapolate.interop.lm_eval import CountingLM
+    from extrapolate.machine.devices import device_of
+
+    device = device_of(given["device"])
+    counting = partial(CountingLM, length=given["length"], precision=given["precision"], device=device)
+    return estimate(jobs, loaded, given["shots"], given["limit"], given["precision"], device, counting, progress)
+
+
+def _ready(given: Mapping[str, Any], progress: Progress) -> "tuple[InTurn, list[Job[None]], Tasks]":
+    """The runs and the tasks of `evaluate_tasks`, whose arguments are given by name."""
+    from extrapolate.interop import benchmarks
+
+    benchmarks.check_installed()
+    from extrapolate import results
+    from extrapolate.api.in_turn import InTurn
+    from extrapolate.api.own_class import specs_of
+    from extrapolate.evaluation.plans import extensions_to_evaluate, plan_for_texts
+
+    precision, limit, length = given["precision"], given["limit"], given["length"]
+    if precision not in PRECISIONS:
+        raise UserError(f"unknown `precision='{precision}'`; {did_you_mean(precision, PRECISIONS)}")
+    if limit is not None and not 0 < limit < math.inf:
+        raise UserError(f"`limit` must be above 0, not {limit:g}")
+    extensions = several("extend", specs_of(given["extend"]), TEXT)
+    names = several("tasks", given["tasks"], TEXT)
+    folders = [None if given[name] is None else path(name, given[name]) for name in ("include_path", "data_dir")]
+
+    def check_run(run: "Run | ForeignRun") -> None:
+        results.check_grows(run.path / TASKS_TABLE, results.TASKS)
+        run.checkpoints("last")
+        run.build_model()
+
+    # Raises what is wrong with the arguments before lm-eval and its data are read, which takes long.
+    turns = InTurn(given["runs"], given.get("seq_len"), progress)
+    jobs = turns.jobs(extensions, check_run)
+    for job in jobs:
+        at = job.run.config.trained_length if length is None else length
+        model = job.run.build_model()
+        for applied in extensions_to_evaluate(job.run, model, job.extensions).values():
+            plan_for_texts(job.run, model, applied, at)
+    progress.say("reading the tasks")
+    return turns, jobs, benchmarks.Tasks.load(names, *folders)
 
 
 @public(InspectionSettings, RunsOnText)

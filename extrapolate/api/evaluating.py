@@ -17,7 +17,7 @@ from extrapolate.evaluation import probes as probing
 from extrapolate.evaluation.settings import EvaluationSettings, RunsOnText
 from extrapolate.evaluation.text import few_documents
 from extrapolate.machine.devices import device_of
-from extrapolate.machine.distributed import check_devices, joined
+from extrapolate.machine.distributed import ALONE, Ranks, check_devices, joined
 from extrapolate.machine.memory import keep_freed_memory
 from extrapolate.names import DOCUMENTS_TABLE, PROBES_TABLE, TARGETS_TABLE, TEXT_TABLE
 from extrapolate.progress import QUIET, SILENT, Advance, Progress, warn
@@ -63,8 +63,7 @@ def evaluate_with(
         on = device_of(device)
         check_devices(on)
         progress = progress if ranks.first else SILENT
-        store = opened_store(data)
-        turns = InTurn(runs, seq_len, progress, ranks, partial(lengths.check_settings, settings))
+        turns, jobs = prepared(settings, runs, data, seq_len, progress, ranks)
         evaluated = Evaluated([], [], [], settings.protocols)
 
         def own(job: Job[Store]) -> EvaluationSettings:
@@ -91,14 +90,7 @@ def evaluate_with(
                     results.merge(path / PROBES_TABLE, rows, results.PROBES)
                 evaluated.probe_rows.extend(row | named for row in rows)
 
-        jobs = turns.jobs_on_text(settings, store, lambda run, text: lengths.check_run(run, text, settings))
         evaluated.left_out.extend(turns.left_out)
-        for job in jobs:
-            for part in (lengths, probing):
-                part.check(job.run, job.given, own(job))
-        texts = [few_documents(own(job), job.given.split(settings.split), job.run.config.seq_len) for job in jobs]
-        for line in dict.fromkeys(itertools.chain.from_iterable(texts)):
-            progress.say(line)
         inputs = [
             sum(part.expected_inputs(job.run, job.given, own(job)).total() for part in (lengths, probing))
             + lengths.expected_inputs(job.run, job.given, own(job).halfway()).total()
@@ -107,3 +99,26 @@ def evaluate_with(
         turns.work(jobs, work, inputs, "what was evaluated before this setting is kept")
         turns.tell(evaluated)
         return evaluated
+
+
+def prepared(
+    settings: EvaluationSettings,
+    runs: Runs,
+    data: str | Path | Store | None,
+    seq_len: int | None,
+    progress: Progress,
+    ranks: Ranks = ALONE,
+) -> tuple[InTurn, list[Job[Store]]]:
+    """The runs with their text, all of it checked. Raises UserError if something is wrong; see `evaluate_with`."""
+    store = opened_store(data)
+    turns = InTurn(runs, seq_len, progress, ranks, partial(lengths.check_settings, settings))
+    jobs = turns.jobs_on_text(settings, store, lambda run, text: lengths.check_run(run, text, settings))
+    told: dict[str, None] = {}
+    for job in jobs:
+        own = replace(settings, extend=job.extensions)
+        for part in (lengths, probing):
+            part.check(job.run, job.given, own)
+        told |= dict.fromkeys(few_documents(own, job.given.split(settings.split), job.run.config.seq_len))
+    for line in told:
+        progress.say(line)
+    return turns, jobs

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from extrapolate.api import evaluate as calls
-from extrapolate.cli.flags import AsJson, CommandLine, command_of, listed
+from extrapolate.cli.flags import AsJson, CommandLine, DryRun, command_of, in_flags, listed
 from extrapolate.terminal import say
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from extrapolate.api.estimating import Estimate
     from extrapolate.api.evaluating import Evaluated
 
 T = TypeVar("T")
@@ -24,7 +25,7 @@ FEW = 4  # runs that are named one by one
 
 
 @command_of(calls.evaluate_all, panels=("What to evaluate", "Text", "Runs", "Machine"))
-def eval_lengths(runs: RunPaths, as_json: AsJson = False, **given: Any) -> None:
+def eval_lengths(runs: RunPaths, dry_run: DryRun = False, as_json: AsJson = False, **given: Any) -> None:
     """Evaluate runs at several lengths.
 
     Each run is evaluated as trained and with the extensions that apply to it. The rows are added to each run's
@@ -34,6 +35,9 @@ def eval_lengths(runs: RunPaths, as_json: AsJson = False, **given: Any) -> None:
     ckpt/hf-NAME.
     my_model.py:load is a function in your file that returns a model of another library: see docs/checkpoints.md.
     """
+    if dry_run:
+        _show_estimate(calls.estimate_evaluation(runs, progress=CommandLine(), **given), as_json)
+        return
     _show(partial(calls.evaluate_all, runs, **given), partial(_show_evaluated, as_json=as_json))
     say(f"make a report with: extrapolate report {_named(runs)}")
 
@@ -48,6 +52,27 @@ def _show(call: Callable[..., T], show: Callable[[T], None]) -> None:
         show(failure.evaluated)
         raise
     show(found)
+
+
+def _show_estimate(found: "Estimate", as_json: bool) -> None:
+    """Prints the rows as JSON, or a table, and what to lower for an hour."""
+    from extrapolate.cli.render import print_json, print_line, print_table, records
+    from extrapolate.terminal import duration
+
+    if as_json:
+        print_json(records(found.rows))
+        return
+    shown = found.rows.assign(
+        tokens=[f"{count:,}" for count in found.rows["tokens"]],
+        targets=[f"{count:,}" for count in found.rows["targets"]],
+        documents=["" if count != count else f"{count:,.0f}" for count in found.rows["documents"].astype(float)],
+        time=[duration(seconds) for seconds in found.rows["seconds"]],
+        memory=["n/a" if mib != mib else f"{mib / 1024:.1f} GiB" for mib in found.rows["peak_mib"].astype(float)],
+    ).drop(columns=["seconds", "peak_mib"])
+    print_table(shown, f"about {duration(found.seconds)} on {found.device}", names=3)
+    if found.lower:
+        told = [f"`{name}={value!r}`" if value else f"no `{name}`" for name, value in found.lower.items()]
+        print_line(in_flags(f"with {', '.join(told)}: about {duration(found.lower_s)}"))
 
 
 def _named(runs: list[Path]) -> str:
@@ -87,6 +112,7 @@ def eval_tasks(
     tasks: Annotated[
         list[str], typer.Option(help="tasks or groups of lm-eval: hellaswag,mmlu,arc_challenge,arc_easy; repeatable")
     ],
+    dry_run: DryRun = False,
     as_json: AsJson = False,
     **given: Any,
 ) -> None:
@@ -96,7 +122,11 @@ def eval_tasks(
     fails does not stop the others: the command says why, and ends with exit code 1.
     """
     os.environ.setdefault("TQDM_DISABLE", "1")  # before lm-eval imports tqdm, whose bars disturb ours
-    _show(partial(calls.evaluate_tasks, runs, listed(",".join(tasks)), **given), partial(_show_tasks, as_json=as_json))
+    names = listed(",".join(tasks))
+    if dry_run:
+        _show_estimate(calls.estimate_tasks(runs, names, progress=CommandLine(), **given), as_json)
+        return
+    _show(partial(calls.evaluate_tasks, runs, names, **given), partial(_show_tasks, as_json=as_json))
 
 
 def _show_tasks(found: "pd.DataFrame", as_json: bool) -> None:

@@ -23,6 +23,10 @@ from extrapolate.terminal import Terminal
 
 Command = Callable[..., None]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON lines: docs/results.md has their keys")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="evaluate nothing: show what would be read, and the time and memory it takes")
+]
+LAST = ("dry_run", "as_json")  # of a command's own parameters, after the flags of its call
 _PARAMETER = re.compile(r"`(\w+)(?:=([^`]+))?`")
 
 
@@ -57,6 +61,8 @@ def _shown(value: str) -> str:
         given = ast.literal_eval(value)
     except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):  # a message may quote anything
         return value
+    if isinstance(given, tuple):
+        return ",".join(f"{one:g}" if isinstance(one, float) else str(one) for one in given)
     return ",".join(f"{key}={one}" for key, one in given.items()) if isinstance(given, dict) else str(given)
 
 
@@ -78,14 +84,14 @@ def command_of(call: Callable[..., Any], panels: Sequence[str] = ()) -> Callable
 
     def decorate(command: Command) -> Command:
         own = [one for one in inspect.signature(command).parameters.values() if one.kind != Parameter.VAR_KEYWORD]
-        last = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in own if one.name == "as_json"]
+        last = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in own if one.name in LAST]
 
         @wraps(command)
         def reading(**given: Any) -> None:
             command(**given | {one.name: _read(one, given[one.name]) for one in flags if one.name in given})
 
         reading.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-            [*(one for one in own if one.name != "as_json"), *(_parameter(one, names) for one in flags), *last]
+            [*(one for one in own if one.name not in LAST), *(_parameter(one, names) for one in flags), *last]
         )
         return reading
 

@@ -167,22 +167,38 @@ def models(
 
 def expected_inputs(run: AnyRun, store: Store, settings: EvaluationSettings) -> Inputs:
     """How many inputs `evaluate` computes; too low for models that look at the length."""
+    times = len(run.checkpoints(settings.checkpoint)) * len(settings.precisions)
+    return total_inputs((inputs for *_, inputs in inputs_by_setting(run, store, settings)), times)
+
+
+def total_inputs(parts: Iterable[Inputs], times: int) -> Inputs:
+    """The sum of what several settings compute, so many times."""
+    found: Inputs = Counter()
+    for inputs in parts:
+        found.update(inputs)
+    return Counter({windows: times * inputs for windows, inputs in found.items()})
+
+
+def inputs_by_setting(run: AnyRun, store: Store, settings: EvaluationSettings) -> Iterator[tuple[str, str, Inputs]]:
+    """The inputs of one checkpoint in one precision: of each protocol with each extension, in the order of `evaluate`.
+
+    An extension computes what those before it have not.
+    """
     model, split = run.build_model(), store.split(settings.split)
     chosen = extensions_to_evaluate(run, model, settings.extend)
     control_plan = chosen[AS_TRAINED].plan(run, model, model.seq_len)
-    found: Inputs = Counter()
     for protocol in settings.protocols:
         layout = settings.layout(protocol, split, model.seq_len)
         windows = layout.by_key()
         known: set[tuple[Plan, Key]] = set()
-        for applied in chosen.values():
+        for text, applied in chosen.items():
+            found: Inputs = Counter()
             plans = {length: applied.expected_plan(run, model, length) for length in layout.plan_lengths()}
             for plan, keys in _by_plan(model, layout, plans, control_plan).items():
                 found += inputs_of({key: windows[key] for key in keys if (plan, key) not in known}, share=True)
                 known |= {(plan, key) for key in keys}
             found.update({(length, length): applied.inputs_to_fit(run, model, store, length) for length in plans})
-    times = len(run.checkpoints(settings.checkpoint)) * len(settings.precisions)
-    return Counter({windows: times * inputs for windows, inputs in found.items()})
+            yield protocol, text, found
 
 
 def _by_plan(

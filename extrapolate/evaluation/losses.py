@@ -138,9 +138,7 @@ def scores_at(
         found_KWP[:, rows] = found_KN.unflatten(1, targets_BP.shape)
         return len(tokens_BT), float(found_KN[0].mean()) if device.type == "cpu" else math.nan
 
-    large = device.type == "cpu" and (model.parameter_count() or 0) >= LARGE
-    batch_tokens = batch_tokens or (BATCH_TOKENS_OF_LARGE if large else BATCH_TOKENS)
-    room = Room(length, max(1, batch_tokens // length), model.setting(plan, storage_of(precision)))
+    room = Room(length, windows_at_once(model, length, batch_tokens), model.setting(plan, storage_of(precision)))
     lacking: OutOfMemoryError | None = None
     try:
         shares = ranks.shares(count, room.windows)
@@ -157,6 +155,12 @@ def scores_at(
     loss_WP, *more_WP = ranks.add_up(found_KWP.cpu().numpy())
     likeliest_WP = more_WP.pop(0) > 0 if likeliest else None
     return Scores(loss_WP, likeliest_WP, *more_WP)
+
+
+def windows_at_once(model: LanguageModel, length: int, batch_tokens: int | None = None) -> int:
+    """The windows of a batch of `batch_tokens` inputs (default: see BATCH_TOKENS), if memory suffices."""
+    large = model.device.type == "cpu" and (model.parameter_count() or 0) >= LARGE
+    return max(1, (batch_tokens or (BATCH_TOKENS_OF_LARGE if large else BATCH_TOKENS)) // length)
 
 
 def _against(

@@ -19,7 +19,7 @@ from extrapolate.data.store import Split, Store
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
 from extrapolate.evaluation.any_run import AnyRun
-from extrapolate.evaluation.lengths import models
+from extrapolate.evaluation.lengths import models, total_inputs
 from extrapolate.evaluation.losses import OnBatch, ignored, scores_at
 from extrapolate.evaluation.memory import OutOfMemoryError
 from extrapolate.evaluation.plans import AppliedExtensions, extensions_to_evaluate
@@ -217,24 +217,33 @@ def evaluate(
 
 def expected_inputs(run: AnyRun, store: Store, settings: EvaluationSettings) -> Inputs:
     """How many inputs `evaluate` computes."""
-    found: Inputs = Counter()
+    times = len(run.checkpoints(settings.checkpoint)) * len(settings.precisions)
+    return total_inputs((inputs for *_, inputs in inputs_by_setting(run, store, settings)), times)
+
+
+def inputs_by_setting(run: AnyRun, store: Store, settings: EvaluationSettings) -> Iterator[tuple[str, str, Inputs]]:
+    """As `lengths.inputs_by_setting`, for each probe."""
     if not settings.probes:
-        return found
+        return
     model, split = run.build_model(), store.split(settings.split)
     vocabulary = Vocabulary.of(store, model.vocab_size)
     chosen = extensions_to_evaluate(run, model, settings.extend)
-    times = len(run.checkpoints(settings.checkpoint)) * len(settings.precisions)
-    for length in lengths_of(settings.factors, model.seq_len):
-        plans = {applied.expected_plan(run, model, length) for applied in chosen.values()}
-        reached = sum(model.defined_at(length, plan) for plan in plans)
-        for probe in settings.parsed_probes():
-            _, answers_A = probe.sequences(length, 0.0, 1, split, vocabulary)
-            control = sum(end - start for start, end, _ in _cuts(answers_A, length, model.seq_len))
-            found[length, len(answers_A)] += times * len(probe.depths) * settings.trials * reached * length
-            found[model.seq_len, len(answers_A)] += times * len(probe.depths) * settings.trials * control
-            for applied in chosen.values():
-                found[length, length] += times * applied.inputs_to_fit(run, model, store, length)
-    return found
+    for probe in settings.parsed_probes():
+        known: set[tuple[int, Plan]] = set()
+        for text, applied in chosen.items():
+            found: Inputs = Counter()
+            for length in lengths_of(settings.factors, model.seq_len):
+                _, answers_A = probe.sequences(length, 0.0, 1, split, vocabulary)
+                windows = len(probe.depths) * settings.trials
+                plan = applied.expected_plan(run, model, length)
+                if text == AS_TRAINED:
+                    control = sum(end - start for start, end, _ in _cuts(answers_A, length, model.seq_len))
+                    found[model.seq_len, len(answers_A)] += windows * control
+                if (length, plan) not in known and model.defined_at(length, plan):
+                    found[length, len(answers_A)] += windows * length
+                known.add((length, plan))
+                found[length, length] += applied.inputs_to_fit(run, model, store, length)
+            yield probe.text, text, found
 
 
 @dataclass

@@ -35,6 +35,11 @@ class Drawn:
         return int(ids[torch.multinomial(weights, 1, generator=self._generator)])
 
 
+def caches(model: LanguageModel) -> bool:
+    """Whether earlier tokens are cached."""
+    return isinstance(model, Decoder) and not needs_whole_text(model, ())
+
+
 @torch.inference_mode()
 def generated(
     model: LanguageModel,
@@ -50,7 +55,7 @@ def generated(
     another library runs the model, or their values change with the length of the text.
     """
     kept = Kept()
-    cached: dict[str, Any] = {"cache": kept} if isinstance(model, Decoder) and not needs_whole_text(model, ()) else {}
+    cached: dict[str, Any] = {"cache": kept} if caches(model) else {}
     new: list[int] = []
     while len(new) < most and not (new and ended(new)):
         whole = [*tokens, *new]

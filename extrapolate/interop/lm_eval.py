@@ -5,7 +5,8 @@ Shapes: W windows of one length, T tokens and the next one, P places at the end 
 their last token.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -22,10 +23,11 @@ from extrapolate.data.special_tokens import SpecialTokens
 from extrapolate.errors import UserError
 from extrapolate.evaluation.any_run import AnyRun
 from extrapolate.evaluation.causality import check_longest
-from extrapolate.evaluation.losses import OnBatch, ignored, scores_at
+from extrapolate.evaluation.losses import OnBatch, Scores, ignored, scores_at
 from extrapolate.evaluation.plans import AppliedExtensions, extension_to_apply, plan_for_texts
 from extrapolate.evaluation.precision import in_precision, storage_of
-from extrapolate.interop.generation import generated
+from extrapolate.evaluation.window_losses import Inputs
+from extrapolate.interop.generation import caches, generated
 from extrapolate.machine.devices import device_of
 from extrapolate.model.causality import may_leak
 from extrapolate.names import AS_TRAINED
@@ -136,10 +138,7 @@ class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # without lm-eval 
             last_WA = np.array([[wholes[number][-1] for number in numbers] for numbers in numbers_WA])
             longest = max(len(requests[number][2]) for numbers in numbers_WA for number in numbers)
             self._check(inputs)
-            scores = scores_at(
-                self.model, tokens_WT.__getitem__, len(tokens_WT), inputs, np.arange(inputs - longest, inputs),
-                self.plan, precision=self.precision, likeliest=True, last_WA=last_WA, progress=self.advance,
-            )  # fmt: skip
+            scores = self._scores(tokens_WT, inputs, longest, last_WA)
             assert scores.likeliest_WP is not None
             for numbers, loss_P, likeliest_P in zip(numbers_WA, scores.loss_WP, scores.likeliest_WP, strict=True):
                 for at, number in enumerate(numbers):
@@ -149,6 +148,13 @@ class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # without lm-eval 
             if asked is not None:
                 self.cache_hook.add_partial("loglikelihood", asked, found[number])
         return [found[number] for number in range(len(requests))]
+
+    def _scores(self, tokens_WT: np.ndarray, inputs: int, scored: int, last_WA: np.ndarray) -> Scores:
+        """Scores of the last tokens of windows of so many inputs: see `scores_at`."""
+        return scores_at(
+            self.model, tokens_WT.__getitem__, len(tokens_WT), inputs, np.arange(inputs - scored, inputs),
+            self.plan, precision=self.precision, likeliest=True, last_WA=last_WA, progress=self.advance,
+        )  # fmt: skip
 
     def _check(self, length: int) -> None:
         """Raises UserError if the model may see later tokens, and does in windows of so many, the longest so far."""
@@ -210,11 +216,45 @@ class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # without lm-eval 
         def ended(new: Tokens) -> bool:
             return new[-1] in self._special.eos or any(end in self._tokenizer.decode(new) for end in ends)
 
-        setting = self.model.setting(self.plan, storage_of(self.precision))
-        with torch.autocast(self.model.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
-            new = generated(self.model, kept, most, setting, ended)
+        new = self._new(kept, most, ended)
         self.advance(len(kept) + len(new), float("nan"))
         return text_of(new), len(kept) < len(tokens)
+
+    def _new(self, tokens: Tokens, most: int, ended: Callable[[Tokens], bool]) -> Tokens:
+        """The tokens that follow: see `generated`."""
+        setting = self.model.setting(self.plan, storage_of(self.precision))
+        with torch.autocast(self.model.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
+            return generated(self.model, tokens, most, setting, ended)
+
+
+class CountingLM(RunLM):
+    """Counts the inputs of all requests instead of computing them; answers mean nothing.
+
+    read: the inputs by (length of the window, targets in it). Each new token of a continuation is a window of its own
+    with one input, of as many as the task allows.
+    """
+
+    def __init__(self, run: "AnyRun", **settings: Any) -> None:
+        super().__init__(run, **settings)
+        self.read: Inputs = Counter()
+
+    def _scores(self, tokens_WT: np.ndarray, inputs: int, scored: int, last_WA: np.ndarray) -> Scores:
+        self.read[inputs, scored] += inputs * len(tokens_WT)
+        zero_WP = np.zeros((len(tokens_WT), scored - 1 + last_WA.shape[1]), np.float32)
+        return Scores(zero_WP, zero_WP > 0)
+
+    def _new(self, tokens: Tokens, most: int, ended: Callable[[Tokens], bool]) -> Tokens:
+        self.read[len(tokens), 1] += len(tokens)
+        for length in range(len(tokens) + 1, len(tokens) + most):
+            self.read[(1, 1) if caches(self.model) else (length, 1)] += 1 if caches(self.model) else length
+        return []
+
+    def generate(self, most: int) -> Tokens:
+        """Generates so many tokens, to time one."""
+        return super()._new([self.eot_token_id], most, lambda new: False)
+
+    def _check(self, length: int) -> None:
+        """Nothing is computed."""
 
 
 def _together(wholes: Sequence[Tokens]) -> list[tuple[int, list[list[int]]]]:

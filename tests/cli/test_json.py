@@ -94,6 +94,7 @@ COMMANDS = [
     ("report", ["{evaluated}"], printed.REPORT),
     ("status", ["begun"], printed.STATUS),
     ("sweep", ["study.toml", "--dry-run", "--jobs", "1"], printed.DRY_RUN),
+    ("eval-lengths", ["{evaluated}", "--max-targets", "256", "--probes", "copy", "--dry-run"], printed.ESTIMATE),
     ("export", ["{evaluated}/rope", "--out", "exported"], printed.EXPORT),
     ("check", ["alibi", "--seq-len", "8"], printed.CHECK),
     ("bench", ["--encodings"], printed.BENCH),

@@ -20,7 +20,9 @@ from tokenizers.processors import TemplateProcessing
 
 import extrapolate as xt
 from extrapolate import results
+from extrapolate.api import estimating
 from extrapolate.data.special_tokens import SpecialTokens
+from extrapolate.interop import benchmarks
 from extrapolate.reports import tasks
 from extrapolate.runs.run import Run
 
@@ -29,6 +31,7 @@ pytest.importorskip("accelerate", reason="lm-eval's own model needs accelerate")
 pytest.importorskip("extrapolate.transformers")  # exported models load without the code in their folder
 Instance = pytest.importorskip("lm_eval.api.instance").Instance
 RunLM = pytest.importorskip("extrapolate.interop.lm_eval").RunLM
+CountingLM = pytest.importorskip("extrapolate.interop.lm_eval").CountingLM
 
 KNOWN = Path(lm_eval.__file__).parent / "tasks"
 HELLASWAG, ARC, HUMANEVAL = KNOWN / "hellaswag", KNOWN / "arc", KNOWN / "humaneval"
@@ -443,3 +446,42 @@ def test_no_script_runs_in_place_of_a_metric(
     with pytest.raises(xt.UserError, match="the metric code_eval would be the Python file in"):
         xt.evaluate_tasks(trained / "rope", ["humaneval"], data_dir=tmp_path if given == "data_dir" else None)
     assert not (tmp_path / "ran").exists()
+
+
+FEW: dict[str, Any] = {"include_path": HELLASWAG, "device": "cpu", "trust_code": True, "length": LONG, "limit": 6}
+
+
+class TestEstimate:
+    def test_the_tokens_are_those_that_the_questions_take(self, ckpt, copies) -> None:
+        asked = FEW | {"data_dir": copies, "extend": "pi:factor=4"}
+        found = xt.estimate_tasks(ckpt / "rope", "hellaswag", **asked)
+        assert found.rows["extension"].tolist() == ["as-trained", "pi:factor=4"]
+        assert (found.rows["targets"] == 6).all()
+        read: list[int] = []
+        lm = RunLM(Run.open(ckpt / "rope"), length=LONG, device="cpu", advance=lambda inputs, loss: read.append(inputs))
+        benchmarks.Tasks.load(["hellaswag"], HELLASWAG, copies).questions(lm, None, 6)
+        assert (found.rows["tokens"] == sum(read)).all()
+        assert not (ckpt / "rope/eval_tasks.parquet").exists()
+
+    def test_a_continuation_is_counted_to_its_end(self, ckpt) -> None:
+        run, ask = (
+            Run.open(ckpt / "rope"),
+            Instance("generate_until", {}, ("w x y z", {"max_gen_toks": 5, "until": []}), 0),
+        )
+        lm = CountingLM(run, length=LONG, device="cpu")
+        assert lm.generate_until([ask]) == [""]
+        context = len(lm.tok_encode("w x y z"))
+        assert lm.read == {(context, 1): context, (1, 1): 4}  # the context gives the first token
+
+    def test_fewer_questions_end_within_an_hour(self, ckpt, copies, monkeypatch) -> None:
+        class Slow(estimating.Speed):
+            def seconds(self, inputs) -> float:
+                return 7200.0
+
+        monkeypatch.setattr(estimating, "_timed", lambda model, *_: Slow(model, {}, 0.0, None))
+        found = xt.estimate_tasks(ckpt / "rope", "hellaswag", **FEW | {"data_dir": copies})
+        assert (found.seconds, found.lower, found.lower_s) == (7200.0, {"limit": 3}, 3600.0)
+
+    def test_a_mistyped_setting_is_refused(self, ckpt) -> None:
+        with pytest.raises(TypeError, match="lenght"):
+            xt.estimate_tasks(ckpt / "rope", "hellaswag", lenght=3)
