@@ -159,7 +159,7 @@ def estimate_lengths(
 
     def rows_of(asked: EvaluationSettings) -> pd.DataFrame:
         owns = [replace(asked, extend=job.extensions if asked.extend else ()) for job in jobs]
-        return pd.DataFrame(row for each in zip(jobs, owns, speeds, strict=True) for row in _rows(*each))
+        return _frame(row for each in zip(jobs, owns, speeds, strict=True) for row in _rows(*each))
 
     rows = rows_of(settings)
     seconds = least = float(rows["seconds"].sum())
@@ -190,6 +190,10 @@ def _rows(
                     "tokens": times * inputs.total(), "targets": targets, "documents": documents or None,
                     "seconds": times * speed.seconds(inputs), "peak_mib": speed.peak_mib,
                 }  # fmt: skip
+
+
+def _frame(rows: Iterable[dict[str, Any]]) -> pd.DataFrame:
+    return pd.DataFrame(rows).astype({"documents": "Int64"})  # which has whole numbers and missing ones
 
 
 def _lowered(settings: EvaluationSettings, seq_lens: Sequence[int]) -> Iterator[EvaluationSettings]:
@@ -230,7 +234,7 @@ def estimate_tasks(
                     "tokens": lm.read.total(), "targets": asked["n-samples"][name]["effective"], "documents": None,
                     "seconds": replace(speed, new_s=new_s).seconds(lm.read), "peak_mib": speed.peak_mib,
                 })  # fmt: skip
-    found = pd.DataFrame(rows)
+    found = _frame(rows)
     most = int(found["targets"].max())
     seconds = least = float(found["seconds"].sum())
     while least > HOUR and most > 1:
