@@ -105,7 +105,7 @@ class TestSettings:
             (["--stride", "4"], ["--stride 4", "sliding and yarn", "--protocol"]),
             (["--protocol", "yarn", "--stride", "16"], ["yarn", "16 tokens", "too short", "--stride of at most 15"]),
             (["--split", "tset"], ["'tset'", "test"]),
-            (["--max-targets", "7"], ["--max-targets 7"]),
+            (["--max-targets", "7"], ["the limit of 7 targets", "give --max-targets 256"]),
             (["--max-targets", "0"], ["'0' is not a number", "windows=500000"]),
             (["--max-targets", "many"], ["'many' is not a number"]),
             (["--max-targets", "=64"], ["'=64' is not a number"]),

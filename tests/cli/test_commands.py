@@ -83,6 +83,7 @@ class TestTrain:
         names = {path.name for path in run.iterdir() if path.name != ".lock"}
         assert names == {
             "config.json", "model.safetensors", "tokenizer.json", "metrics.jsonl", "metrics.parquet", "checkpoints",
+            "special_tokens.json",
         }  # fmt: skip
         rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
         assert [row["step"] for row in rows if "loss" in row] == list(range(1, 11))

@@ -23,7 +23,7 @@ PAGES = (
     "reports/sections/", "reports/tables.py",
 )  # fmt: skip
 PARAMETER = re.compile(r"`(\w+)(?:=[^`]*)?`")
-COMMAND = re.compile("extrapolate |hf download ")
+COMMAND = re.compile("extrapolate |hf download |zstd ")
 FLAG = re.compile(r"(?<![\w-])(?<!style=\")--[a-z]")  # a variable of CSS is none
 
 

@@ -328,7 +328,7 @@ def test_a_damaged_note_is_one_message(cli: Cli, store: Path, tmp_path: Path) ->
     [
         ('["rope", "alibi"]', '["rope", "alibi", "ropee"]', "line 12: cell ropee-lr0.001-s0: unknown encoding 'ropee'"),
         ("layers = 1", "layers = 0", "line 7: cell rope-lr0.001-s0: configuration: model.layers: Input should be"),
-        ("factors = [1, 4]", "factors = [1, 4000]", "line 30: cell rope-lr0.001-s0: --max-targets 512"),
+        ("factors = [1, 4]", "factors = [1, 4000]", "line 27: cell rope-lr0.001-s0: windows: the limit of 512"),
         ('["yarn:factor=4"]', '["yarm"]', "line 28: unknown extension 'yarm'"),
         ('"pi:factor=2"', '"pi:factor=0"', "line 22: cell rope-lr0.001-s0+pi: pi: factor must be"),
     ],

@@ -43,13 +43,14 @@ class Limited(nn.Module):
 
 
 class Told(Quiet):
-    """Progress of which the lines are kept."""
+    """Progress of which the lines on memory are kept."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
 
     def say(self, message: str) -> None:
-        self.lines.append(message)
+        if "memory" in message:
+            self.lines.append(message)
 
 
 def evaluated(store: Store, out: Path, most: int, failure: Exception, **settings) -> tuple[pd.DataFrame, list[str]]:

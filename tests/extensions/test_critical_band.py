@@ -94,7 +94,7 @@ def test_the_search_is_made_once_for_a_length_with_whatever_else_applies(monkeyp
 
     def loss(model: Any, split: Any, windows: Any, plan: Plan, precision: str, *, progress: Any) -> float:
         plans.append(plan)
-        progress(30)
+        progress(30, 1.0)
         scale = plan.frequency_scale or (1.0,) * M
         return sum(9 * abs(f - 0.25) if m in (2, 3) else abs(f - 1.0) for m, f in enumerate(scale))
 

@@ -97,7 +97,7 @@ def test_it_is_fitted_for_each_length_with_whatever_else_applies(monkeypatch: py
 
     def loss(model: Any, split: Any, windows: Any, plan: Plan, precision: str, *, progress: Any) -> float:
         plans.append(plan)
-        progress(30)
+        progress(30, 1.0)
         return far_from(VALLEY, plan)
 
     monkeypatch.setattr(fitting, "validation_windows", lambda *_: [SimpleNamespace(start_W=[0] * 3, length=10)])
