@@ -106,7 +106,7 @@ def test_the_search_is_made_once_for_a_length_with_whatever_else_applies(monkeyp
         return candidate.plan(ENCODING, L, 64).of_layer(ENCODING)
 
     told: list[int] = []
-    found = fitting.fitted(made, plan_of, Stub(), None, L, 64, "fp32", told.append)
+    found = fitting.fitted(made, plan_of, Stub(), None, L, 64, "fp32", lambda inputs, loss: told.append(inputs))
     assert len(plans) == (M + 1) + (M - 2 - 1)
     assert sum(told) == 30 * 2 * M == fitting.inputs_of_fit(made, Stub(), None, 64)
     assert found.label() == "Critical band(2, width=2, global layers) + log-n"

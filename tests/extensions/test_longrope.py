@@ -105,7 +105,7 @@ def test_it_is_fitted_for_each_length_with_whatever_else_applies(monkeypatch: py
     made, model = recipe.parse("longrope:search=32 + log-n"), SimpleNamespace(encoding=ENCODING)
     told: list[int] = []
     arguments = (made, lambda candidate: candidate.plan(ENCODING, L, 64), model, None, L)
-    best = fitting.fitted(*arguments, 64, "fp32", told.append)
+    best = fitting.fitted(*arguments, 64, "fp32", lambda inputs, loss: told.append(inputs))
     assert len(plans) == 32
     assert sum(told) == 30 * 32 == fitting.inputs_of_fit(made, model, None, 64)
     assert best.to_fit is None
