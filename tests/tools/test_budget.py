@@ -70,7 +70,7 @@ def answer_on(folder: Path, runs: str) -> str:
 
 def test_a_report_on_runs_that_stopped_too_early_says_so_first(tmp_path: Path) -> None:
     """After 2 million tokens, ExPE has just passed RoPE at 16x."""
-    said = answer_on(tmp_path / "kept", "-2m-")
+    said = answer_on(tmp_path / "kept", "-tokens2000000-")
     assert said.startswith(
         "This answer still changes with more training: from 999,424 to 1,998,848 tokens, ExPE's loss"
     )

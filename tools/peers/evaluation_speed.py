@@ -177,7 +177,7 @@ def _ours(config: TrainedConfig, variant: Variant, split: Split, layout: Layout)
         found = measure_windows(
             model, split, wanted, PLAIN, precision=variant.precision,
             share=prefixes_agree(model, PLAIN, list(layout.rows)),
-            progress=lambda inputs: None,
+            progress=lambda inputs, loss: None,
         )  # fmt: skip
         rows = [joined([(wanted[key], found[key]) for key in layout.keys_of(length)]) for length in layout.rows]
         return tuple(float(row.loss_N.mean(dtype=np.float64)) for row in rows)
@@ -279,7 +279,7 @@ def long_window(config: TrainedConfig) -> Cost:
     began = time.perf_counter()
     found = measure_windows(
         model, split, {LONG_WINDOW: (windows,)}, PLAIN, precision="fp32", share=False,
-        progress=lambda inputs: None,
+        progress=lambda inputs, loss: None,
     )  # fmt: skip
     loss = float(found[LONG_WINDOW].loss_N.mean(dtype=np.float64))
     return Cost(time.perf_counter() - began, lifetime_peak_mib(), (loss,), LONG_WINDOW)
