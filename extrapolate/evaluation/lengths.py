@@ -172,7 +172,7 @@ def expected_inputs(run: AnyRun, store: Store, settings: EvaluationSettings) -> 
 
 
 def total_inputs(parts: Iterable[Inputs], times: int) -> Inputs:
-    """The sum of what several settings compute, so many times."""
+    """The inputs of all settings together, multiplied by `times`."""
     found: Inputs = Counter()
     for inputs in parts:
         found.update(inputs)

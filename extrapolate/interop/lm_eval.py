@@ -150,7 +150,7 @@ class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # without lm-eval 
         return [found[number] for number in range(len(requests))]
 
     def _scores(self, tokens_WT: np.ndarray, inputs: int, scored: int, last_WA: np.ndarray) -> Scores:
-        """Scores of the last tokens of windows of so many inputs: see `scores_at`."""
+        """Scores of the last tokens of windows of `inputs` tokens: see `scores_at`."""
         return scores_at(
             self.model, tokens_WT.__getitem__, len(tokens_WT), inputs, np.arange(inputs - scored, inputs),
             self.plan, precision=self.precision, likeliest=True, last_WA=last_WA, progress=self.advance,
@@ -250,7 +250,7 @@ class CountingLM(RunLM):
         return []
 
     def generate(self, most: int) -> Tokens:
-        """Generates so many tokens, to time one."""
+        """Generates a number of tokens, to time one."""
         return super()._new([self.eot_token_id], most, lambda new: False)
 
     def _check(self, length: int) -> None:

@@ -25,7 +25,7 @@ class Branch:
 
 
 def branch_of(steps: int) -> Branch | None:
-    """The branch of a training of so many steps; None if it is too short."""
+    """The branch of a training with this number of steps; None if it is too short."""
     end = steps // 2
     return Branch(end - round(DECAY * end), end) if steps >= FEWEST_STEPS else None
 
