@@ -42,7 +42,7 @@ _GREEK_NAME = re.compile(r"GREEK (SMALL|CAPITAL) LETTER (?:LAMDA|(\w+))")
 def table(frame: pd.DataFrame, caption: str) -> str:
     """A floating table with the rules of the package booktabs. Names are in `Model`; losses have three decimals."""
     styler = frame.assign(Model=frame["Model"].map(escaped)).style.hide(axis="index").format(precision=3, na_rep="n/a")
-    styler = styler.format(precision=2, na_rep="n/a", subset=["Training time"])
+    styler = styler.format(precision=2, na_rep="n/a", subset=[name for name in frame if name == "Training time"])
     return styler.to_latex(hrules=True, caption=escaped(caption), position_float="centering")
 
 

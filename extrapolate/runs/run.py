@@ -8,7 +8,7 @@ while training is unfinished, `metrics.jsonl` and `metrics.parquet`, `checkpoint
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -24,17 +24,25 @@ from extrapolate.data.special_tokens import SpecialTokens
 from extrapolate.errors import UserError
 from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.recipe import Recipe, UserFile
-from extrapolate.folders import HALF, METRICS, RUN_FILE, TRUNK, WEIGHTS, below
+from extrapolate.folders import HALF, METRICS, RUN_FILE, WEIGHTS, below
 from extrapolate.model.model import Model
 from extrapolate.results.speed import step_rates, taken_by_others
 from extrapolate.runs import config as configs
 from extrapolate.runs import tensors, trust
 from extrapolate.runs.config import ForeignConfig, ImportedConfig, RunConfig, TrainedConfig
 from extrapolate.runs.provenance import provenance
-from extrapolate.runs.weights import Checkpoint, check_sizes, describe, load_weights, unique_weights
+from extrapolate.runs.weights import (
+    CHECKPOINTS,
+    Checkpoint,
+    check_sizes,
+    describe,
+    kept_along,
+    load_weights,
+    name_of,
+    unique_weights,
+)
 
 CONFIG, TOKENIZER = RUN_FILE, "tokenizer.json"
-CHECKPOINTS = "checkpoints"  # the folder of intermediate ones
 USER_ENCODING = "encoding.py"
 USER_EXTENSIONS = "extensions"  # the folder of copies of users' files, named by their hashes
 
@@ -207,14 +215,14 @@ class Run:
                 "--resume"
             )
         if which == "half":
-            return [self._checked(describe(path)) for path in _kept(self.path, [HALF])[-1:]]
-        kept = _kept(self.path) if which == "all" else []
+            return [self._checked(describe(path)) for path in kept_along(self.path, [HALF])[-1:]]
+        kept = kept_along(self.path) if which == "all" else []
         found = [self._checked(describe(path)) for path in [*kept, self.path / WEIGHTS]]
         return [c for c in found[:-1] if c.step < found[-1].step] + found[-1:]
 
     def save_weights(self, model: Model, step: int, tokens: int, *, final: bool, half: bool = False) -> None:
         """Writes the final weights, a checkpoint, or the model of half the budget, with their hash in the file."""
-        path = self.path / (WEIGHTS if final else f"{HALF if half else CHECKPOINTS}/{_name_of(step)}")
+        path = self.path / (WEIGHTS if final else f"{HALF if half else CHECKPOINTS}/{name_of(step)}")
         files.make_folder(path.parent)
         record = {"step": step, "tokens": tokens, "final": final, "config": self._sha256_in_weights}
         tensors.write(path, unique_weights(model), record)
@@ -233,7 +241,7 @@ class Run:
         check_sizes(self.with_weights().model, checkpoint)
         if checkpoint.path.name == WEIGHTS and not checkpoint.final:
             raise UserError(f"{checkpoint.path} is a checkpoint of step {checkpoint.step}, not the end: restore it")
-        if checkpoint.path.name not in (WEIGHTS, _name_of(checkpoint.step)):
+        if checkpoint.path.name not in (WEIGHTS, name_of(checkpoint.step)):
             raise UserError(f"{checkpoint.path} is the checkpoint of step {checkpoint.step}: restore it, or delete it")
         return checkpoint
 
@@ -268,45 +276,6 @@ def model_of(
     if user_encoding is not None:
         name = f"{user_encoding}:{name.rpartition(':')[2]}"
     return Model(config.model, name, config.encoding.arguments, config.seq_len, drawn=drawn)
-
-
-def _name_of(step: int) -> str:
-    """The file name of an intermediate checkpoint."""
-    return f"step-{step:08d}.safetensors"
-
-
-def _kept(path: Path, folders: Sequence[str] = (CHECKPOINTS, HALF)) -> list[Path]:
-    """The weights kept along the training, in order of their steps; of a step with two, that of half the budget."""
-    found = {file.name: file for folder in folders for file in (path / folder).glob("*.safetensors")}
-    return [found[name] for name in sorted(found)]
-
-
-def forget_training(path: Path) -> None:
-    """Removes files of a training whose weights are gone, which the next one in the folder might not overwrite.
-
-    Its results stay until the folder is evaluated; reports ignore them.
-    """
-    forget_checkpoints(path, 0)
-    (path / TRUNK).unlink(missing_ok=True)
-    (path / METRICS).unlink(missing_ok=True)
-
-
-def forget_checkpoints(path: Path, step: int, half: int | None = None) -> None:
-    """Removes what was kept after a step, since a training that resumes there may write others.
-
-    half: the end of the model of half the budget, if it stays.
-    """
-    files.check_no_link(path / CHECKPOINTS)
-    kept = None if half is None else path / HALF / _name_of(half)
-    for folder in (CHECKPOINTS, HALF):
-        for file in (path / folder).glob("*.safetensors"):
-            if file.name > _name_of(step) and file != kept:
-                file.unlink(missing_ok=True)
-
-
-def has_half(path: Path, step: int) -> bool:
-    """Whether the model of half the budget, which ends at this step, was kept."""
-    return (path / HALF / _name_of(step)).is_file()
 
 
 def _keep(copy: Path, content: bytes) -> None:

@@ -1,17 +1,21 @@
-"""Files of a model's weights, which record their step and configuration."""
+"""Files of a model's weights, which record their step and configuration, and those that a run keeps on the way."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
+from extrapolate import files
 from extrapolate.errors import UserError
-from extrapolate.folders import HALF
+from extrapolate.folders import HALF, METRICS, TRUNK
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.model import Model
 from extrapolate.model.size import expected_shapes
 from extrapolate.runs import tensors
+
+CHECKPOINTS = "checkpoints"  # the folder of intermediate ones
 
 
 @dataclass(frozen=True)
@@ -101,3 +105,42 @@ def check_sizes(config: ModelConfig, checkpoint: Checkpoint) -> None:
     if not here or wrong:
         differ = ", ".join(wrong[:3]) or f"{config.layers} layers in the one, {len(layers)} in the other,"
         raise UserError(f"{checkpoint.path} does not belong to its config.json: {differ} differ")
+
+
+def name_of(step: int) -> str:
+    """The file name of an intermediate checkpoint."""
+    return f"step-{step:08d}.safetensors"
+
+
+def kept_along(path: Path, folders: Sequence[str] = (CHECKPOINTS, HALF)) -> list[Path]:
+    """The weights kept along the training, in order of their steps; of a step with two, that of half the budget."""
+    found = {file.name: file for folder in folders for file in (path / folder).glob("*.safetensors")}
+    return [found[name] for name in sorted(found)]
+
+
+def forget_training(path: Path) -> None:
+    """Removes files of a training whose weights are gone, which the next one in the folder might not overwrite.
+
+    Its results stay until the folder is evaluated; reports ignore them.
+    """
+    forget_checkpoints(path, 0)
+    (path / TRUNK).unlink(missing_ok=True)
+    (path / METRICS).unlink(missing_ok=True)
+
+
+def forget_checkpoints(path: Path, step: int, half: int | None = None) -> None:
+    """Removes what was kept after a step, since a training that resumes there may write others.
+
+    half: the end of the model of half the budget, if it stays.
+    """
+    files.check_no_link(path / CHECKPOINTS)
+    kept = None if half is None else path / HALF / name_of(half)
+    for folder in (CHECKPOINTS, HALF):
+        for file in (path / folder).glob("*.safetensors"):
+            if file.name > name_of(step) and file != kept:
+                file.unlink(missing_ok=True)
+
+
+def has_half(path: Path, step: int) -> bool:
+    """Whether the model of half the budget, which ends at this step, was kept."""
+    return (path / HALF / name_of(step)).is_file()

@@ -27,18 +27,8 @@ from extrapolate.model.model import Model
 from extrapolate.model.size import check_training
 from extrapolate.progress import unseen
 from extrapolate.runs.config import TrainedConfig
-from extrapolate.runs.run import (
-    CONFIG,
-    TOKENIZER,
-    USER_ENCODING,
-    Run,
-    check_same,
-    forget_checkpoints,
-    forget_training,
-    has_half,
-    is_of_another_kind,
-)
-from extrapolate.runs.weights import Checkpoint, load_start
+from extrapolate.runs.run import CONFIG, TOKENIZER, USER_ENCODING, Run, check_same, is_of_another_kind
+from extrapolate.runs.weights import Checkpoint, forget_checkpoints, forget_training, has_half, load_start
 from extrapolate.training import state
 from extrapolate.training.fine_tuning import tokens_of
 from extrapolate.training.half import Branch, branch_of

@@ -85,9 +85,11 @@ class Losses(Section):
     def part(material: Material, subject: str) -> Part:
         rows, table = material.rows[subject], material.losses[subject]
         stem, said = f"loss_by_ev{suffix(subject)}", tables.caption(rows)
+        # Cells of a sweep that ran beside others have no time worth showing.
+        shown = table.drop(columns="Training time") if table["Training time"].isna().all() else table
         blocks: list[Block] = [
             Heading(2, f"Protocol {subject}"),
-            Table(table, f"{subject}, loss in nats per token"),
+            Table(shown, f"{subject}, loss in nats per token"),
             Details([Text(said)]),
         ]
         if known_by(subject).by_window:
@@ -112,7 +114,7 @@ class Losses(Section):
             blocks,
             {
                 f"{stem}.parquet": parquet(table),
-                f"{stem}.tex": text(latex.table(table, f"Protocol {subject}. {said}")),
+                f"{stem}.tex": text(latex.table(shown, f"Protocol {subject}. {said}")),
                 **{f"{stem}.{kind}": picture for kind in ("png", "svg", "pdf")},
             },
         )
