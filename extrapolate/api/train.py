@@ -31,6 +31,9 @@ def train(
         Flag("token store", "Data", usual="data/stdlib, made on first use", envvar="EXTRAPOLATE_DATA"),
     ] = None,
     out: Annotated[str | Path | None, Flag("the run's folder", "The run", usual="ckpt/<name>")] = None,
+    label: Annotated[
+        str | None, Flag("the model's name in tables and pictures", "The run", usual="the encoding's")
+    ] = None,
     resume: Annotated[bool, Flag("continue the run in `out`, with its own settings", "The run")] = False,
     save_every: Annotated[int | None, Flag("tokens between saved states", "The run", usual="30 s", least=1)] = None,
     keep_every: Annotated[
@@ -93,9 +96,11 @@ def train(
     (arXiv 2512.17351). probes: the share of training windows that are probes of each kind, `needle=0.25,mqar=0.25`.
     seed: the seed of weights, order and dropout (default 0).
 
-    out: the run's folder (default: in ckpt/, with a name made from the settings). resume: continue the run in `out`, if
-    there is one, with its settings; arguments that are given must agree with them. save_every: tokens between saved
-    states (default: every 30 s). keep_every: tokens between checkpoints to keep for evaluation (default: none).
+    out: the run's folder (default: in ckpt/, with a name made from the settings). label: the
+    model's name in tables and pictures, such as `full` in an ablation (default: that of the encoding). resume: continue
+    the run in `out`, if there is one, with its settings; arguments that are given must agree with them. save_every:
+    tokens between saved states (default: every 30 s). keep_every: tokens between checkpoints to keep for evaluation
+    (default: none).
     half: also keep a model of half the budget, with a learning rate that falls to its end, so that a report can say
     whether its answer still changes. The run's own weights stay the same. The default is to keep it below 50 million
     parameters, in trainings of at least 200 steps that start from fresh weights.
@@ -124,7 +129,8 @@ def train(
     trackers.check(tracker)
     automatic = {one.name for one in flags_of(train) if one.flag.auto}
     given = {name: one for name, one in settings.items() if not (name in automatic and one == AUTO)}
-    request = TrainingRequest.of({**given, "encoding": spec_of(encoding), "preset": preset}, path_of("config", config))
+    given |= {"encoding": spec_of(encoding), "preset": preset, "label": label}
+    request = TrainingRequest.of(given, path_of("config", config))
     return train_with(
         request, data=data, out=path_of("out", out), resume=resume, save_every=save_every, keep_every=keep_every,
         half=half, start=start.path if isinstance(start, Run) else path_of("start", start),

@@ -178,7 +178,8 @@ def label_of(config: RunConfig, model: LanguageModel, recipe: Recipe | None, tak
 
     recipe: what is applied, including the run's own extension unless that is `taken_off`.
     """
-    name = config.imported.name if isinstance(config, ImportedConfig) else model.label()
+    given = config.label if isinstance(config, TrainedConfig) else None
+    name = given or (config.imported.name if isinstance(config, ImportedConfig) else model.label())
     extended = f" + {recipe.label()}" if recipe else ""
     if not isinstance(config, TrainedConfig):
         return f"{name}{extended}" + (f", {taken_off.label()} taken off" if taken_off else "")
@@ -186,15 +187,15 @@ def label_of(config: RunConfig, model: LanguageModel, recipe: Recipe | None, tak
     if origin is None:
         preset = PRESETS.get(config.preset, {}).get("training", {})
         optimizer = config.training.optimizer
-        if optimizer != preset.get("optimizer", TrainingConfig.model_fields["optimizer"].default):
+        if given is None and optimizer != preset.get("optimizer", TrainingConfig.model_fields["optimizer"].default):
             name += " by " + {"muon": "Muon", "adamw": "AdamW"}[optimizer]
         return f"{name}{extended}"
     label = f"{name}{extended}"
-    if config.trained_length != origin.seq_len or origin.label == model.label():
+    if config.trained_length != origin.seq_len or origin.label == name:
         label += f", tuned at {config.trained_length}"
     if taken_off:
         label += f" with {taken_off.label()}, taken off"
-    return label if origin.label == model.label() else f"{label}, from {origin.label}"
+    return label if origin.label == name else f"{label}, from {origin.label}"
 
 
 def of_extension(run: AnyRun, model: LanguageModel, name: str, applied: AppliedExtensions) -> dict[str, Any]:

@@ -130,9 +130,13 @@ class RunConfig(Section, ABC):
 
 
 class TrainedConfig(RunConfig):
-    """Everything that decides the weights of a run that was trained here."""
+    """Everything that decides the weights of a run that was trained here, and what tables call it.
+
+    label: the model's name in tables and pictures, None for that of its encoding.
+    """
 
     preset: str
+    label: str | None = None
     model: ModelConfig
     training: TrainingConfig
     data: DataConfig
@@ -152,7 +156,7 @@ class TrainedConfig(RunConfig):
 
     def decisive(self) -> dict[str, Any]:
         found = super().decisive()
-        del found["data"]["path"], found["training"]["seed"]
+        del found["label"], found["data"]["path"], found["training"]["seed"]
         if self.origin is not None:
             del found["origin"]["run"], found["origin"]["weights_sha256"]
         return found

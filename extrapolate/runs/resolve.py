@@ -40,15 +40,18 @@ class TrainingRequest:
     file: Path | None = None
     model: Mapping[str, Any] | None = None
     training: Mapping[str, Any] | None = None
+    label: str | None = None
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], file: Path | None = None) -> "TrainingRequest":
-        """From settings by name: `encoding`, `preset`, and those of the model and its training; ignores others."""
+        """From settings by name: `encoding`, `preset`, `label`, and those of model and training; ignores others."""
         model, training = (
             {name: value for name, value in settings.items() if name in section.model_fields}
             for section in (ModelConfig, TrainingConfig)
         )
-        return cls(settings.get("encoding"), settings.get("preset"), file, model, training)
+        return cls(
+            settings.get("encoding"), settings.get("preset"), file, model, training, settings.get("label")
+        )  # fmt: skip
 
 
 def check(request: TrainingRequest) -> None:
@@ -77,6 +80,7 @@ def resolve(request: TrainingRequest, store: Store) -> tuple[TrainedConfig, Path
     model = _sizes(preset_sections(preset)["model"], given_model) | {"vocab_size": store.vocab_size}
     raw = {
         "preset": preset,
+        "label": request.label or file.get("label"),
         "encoding": encoding_section(request, file),
         "model": model,
         "training": training | hardware(training),
@@ -181,8 +185,9 @@ def read_file(path: Path | None) -> dict[str, Any]:
     for key in content:
         if key not in TrainedConfig.model_fields:
             raise UserError(f"{path}: unknown section '{key}'; {specs.did_you_mean(key, TrainedConfig.model_fields)}")
-        if not isinstance(content[key], str if key == "preset" else dict):
-            kind = "a preset's name" if key == "preset" else "a section of settings"
+        names = {"preset": "a preset's name", "label": "a model's name"}
+        if not isinstance(content[key], str if key in names else dict):
+            kind = names.get(key, "a section of settings")
             raise UserError(f"{path}: {key} must be {kind}, not {content[key]!r}")
     return content
 

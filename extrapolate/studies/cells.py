@@ -50,7 +50,11 @@ def cells_of(study: Study) -> list[Cell]:
     for number, fine_tuning in enumerate(study.fine_tunings):
         found += _continued(study, fine_tuning, number, found)
     names: dict[str, Cell] = {}
+    labels: dict[str, str] = {}
     for cell in found:
+        label = cell.settings.get("label", cell.model_name) if cell.continues is None else cell.model_name
+        if (other := labels.setdefault(label, cell.model_name)) != cell.model_name:
+            raise UserError(f"{study.at(*cell.place)}: {other} and {cell.model_name} are both called {label!r}")
         if cell.name in names:
             raise UserError(f"{study.at(*cell.place)}: two cells are called {cell.name}")
         if (size := len(cell.name.encode())) > LONGEST_NAME:
@@ -136,7 +140,7 @@ def _names(
     parts |= {
         name: f"{_LABELS.get(name, name)}{_slug(str(value).rstrip('/').rpartition('/')[2])}"
         for name, value in varied.items()
-        if name not in ("encoding", "seed")
+        if name not in ("encoding", "label", "seed")
     }
     model_name = "-".join(part for name, part in parts.items() if name not in _CHOSEN)
     return "-".join([*parts.values(), f"s{settings.get('seed', 0)}"]), model_name

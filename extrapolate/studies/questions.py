@@ -35,11 +35,14 @@ def question_rows(study: Study, cells: Sequence[Resolved]) -> Iterator[dict[str,
 def _named(cells: Sequence[Resolved]) -> dict[str, list[tuple[Resolved, str]]]:
     """The cells of a model by each of its names, with the extension that the name includes.
 
-    The names are the encoding, `rope` or `rope + yarn`; that in tables, `RoPE + YaRN`; and the cells' `rope-layers2`.
+    The names are the encoding, `rope` or `rope + yarn`, or the label instead; that in tables, `RoPE + YaRN`; and the
+    cells' `rope-layers2`.
     """
     found: dict[str, list[tuple[Resolved, str]]] = {}
     for cell in cells:
-        own = {cell.cell.model_name} | ({str(cell.cell.settings["encoding"])} if cell.cell.continues is None else set())
+        own = {cell.cell.model_name}
+        if cell.cell.continues is None:
+            own.add(str(cell.cell.settings.get("label", cell.cell.settings["encoding"])))
         for extension, label in cell.models.items():
             for name in {label, *(f"{one}{_applied(extension)}" for one in own)}:
                 mine = found.setdefault(_key(name), [])

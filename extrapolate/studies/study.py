@@ -225,8 +225,9 @@ class _Reader:
         return found
 
     def check_settings(self, given: Mapping[str, Any], place: Place, several: bool = False) -> None:
+        known = SETTINGS | ({"label"} if several else set())
         for name, value in given.items():
-            self.check_known(name, SETTINGS, (*place, name))
+            self.check_known(name, known, (*place, name))
             values = value if several and isinstance(value, list) and value else [value]
             if any(isinstance(one, list | dict) for one in values):
                 axis = " (several values make an axis: list them under [axes])" if isinstance(value, list) else ""
@@ -258,6 +259,8 @@ class _Reader:
         for number, one in enumerate(found):
             if not one:
                 raise self.wrong((name, number), f"[[{name}]] names no setting")
+            if not isinstance(one.get("label", ""), str):
+                raise self.wrong((name, number, "label"), "label is one name: give each model a [[cell]] of its own")
             self.check_settings(one, (name, number), several=True)
         return found
 

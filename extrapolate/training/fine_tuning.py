@@ -120,6 +120,7 @@ def continued(
         encoding["name"] = f"{own_encoding}:{encoding['name'].rpartition(':')[2]}"
     own = own_extension(extend, None if request.pe else inherited)
     raw = known.model_dump() | {
+        "label": request.label or (None if request.pe else known.label),
         "encoding": encoding,
         "training": training | resolve.hardware(training),
         "extension": own.text if own else None,
@@ -214,6 +215,7 @@ def resolve_resumed(
     training = resolve.section(file, "training") | resolve.given_values(request.training)
     raw = known.model_dump() | {
         "preset": request.preset or file.get("preset") or known.preset,
+        "label": request.label or file.get("label") or known.label,
         "model": known.model.model_dump() | model,
         "training": known.training.model_dump() | training,
     }

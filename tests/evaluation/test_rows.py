@@ -209,6 +209,11 @@ def model_of(config: TrainedConfig | ImportedConfig) -> Model:
         (config_of("none", origin="RoPE"), None, False, "NoPE, from RoPE"),
         (config_of("none", origin="RoPE", begun_at=8), None, False, "NoPE, tuned at 16, from RoPE"),
         (config_of("none", origin="RoPE", extension="log-n"), None, True, "NoPE with log-n, taken off, from RoPE"),
+        # Labelled: by its label alone, whatever its optimiser.
+        (config_of(label="full"), "pi:factor=4", False, "full + PI(4)"),
+        (config_of(label="full", training={"optimizer": "adamw"}), None, False, "full"),
+        (config_of(label="full", origin="full", extension="pi"), "pi", False, "full + PI, tuned at 16"),
+        (config_of("none", origin="full"), None, False, "NoPE, from full"),
         # Made elsewhere: by its own name.
         (imported(), None, False, "SmolLM"),
         (imported(), "ntk", False, "SmolLM + NTK"),
@@ -238,6 +243,7 @@ def test_runs_that_differ_in_their_seed_or_in_what_their_names_tell_have_one_set
     for other, same_setting, same_run in (
         (config_of(), True, True),
         (config_of(training={"seed": 1}), True, True),
+        (config_of(label="full"), True, True),
         (config_of("alibi"), True, False),
         (config_of(model={"canon": True, "activation": "gelu_tanh"}), True, False),  # its name tells it
         (config_of(model={"layers": 3}), False, False),

@@ -46,6 +46,15 @@ def test_a_side_is_a_spec_a_name_of_tables_or_that_of_cells(rows, b: str) -> Non
     assert {(row["question"], row["factor"], row["a"], row["b"]) for row in found} == {(0, 4.0, "alibi", b)}
 
 
+def test_a_side_is_a_label(rows) -> None:
+    labelled = '[[cell]]\nencoding = "rope:theta=500"\nlayers = 3\nlabel = "full"\n'
+    tuned = '[[fine_tune]]\nname = "long"\nof = {label = "full"}\nseq_len = 32\n'
+    question = STUDY.replace("rope:theta=500 + yarn:factor=4", "full, tuned at 32")
+    found = rows(question.replace('"alibi"\nb', '"full + yarn:factor=4"\nb') + labelled + tuned)
+    one = "rope-theta-500-layers3-s"
+    assert [row["run"] for row in found] == [f"{one}0", f"{one}1", f"{one}0+long", f"{one}1+long"]
+
+
 @pytest.mark.parametrize("name", ["alibi+long", "ALiBi, tuned at 32"])
 def test_a_model_that_is_continued_has_names_of_its_own(rows, name: str) -> None:
     tuned = '[[fine_tune]]\nname = "long"\nof = {encoding = "alibi"}\nseq_len = 32\n'
