@@ -120,13 +120,14 @@ class Chart:
 
     text: the alternative text, a few words. panels: they share a scale if their y-axes are equal; the names of series
     are beside the last one. kept: if given, lines are exponential moving averages that keep this share at each point,
-    and readers of the page can change it.
+    and readers of the page can change it. caption: what is drawn, and under which conditions.
     """
 
     text: str
     file: str
     panels: Sequence[Panel] | Heat
     kept: float | None = None
+    caption: str = ""
 
 
 def seeds(rows: pd.DataFrame, model: str, style: Style | None, against: str = "factor") -> list[Series]:

@@ -171,6 +171,18 @@ def _baseline_model(rows: pd.DataFrame, baseline: str | None) -> str | None:
     return None
 
 
+def conditions(rows: pd.DataFrame) -> str:
+    """Under which conditions numbers of one protocol were made, for the caption of a figure."""
+    targets, documents = (", ".join(values_of(rows, column, "{:,}".format)) for column in ("n_targets", "n_documents"))
+    said = (
+        f"Protocol {rows['protocol'].iloc[0]}, {targets} targets in {documents} "
+        f"{'document' if documents == '1' else 'documents'}; L = {rows['seq_len'].iloc[0]} tokens"
+    )
+    if len(own := rows[rows["imported"].isna()]):
+        said += f"; {', '.join(values_of(own, 'tokens', '{:,}'.format))} training tokens; {_seeds(own)}"
+    return f"{said}."
+
+
 def caption(rows: pd.DataFrame) -> str:
     """What the numbers are, under which conditions, and where and when they were made."""
 

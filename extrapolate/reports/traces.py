@@ -14,7 +14,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from extrapolate.reports.chart import INK, Axis, Chart, Heat, Panel, Series
-from extrapolate.reports.escaping import markdown, short
+from extrapolate.reports.escaping import markdown, one_line, short
 from extrapolate.reports.page import Block, Switch
 from extrapolate.reports.styles import CROWD, DASHES, FURTHEST, GLYPHS, GREY, MARKERS, MOST_MARKERS, drawable, spread
 
@@ -43,7 +43,8 @@ class Plot(Block):
     chart: Chart
 
     def markdown(self) -> str:
-        return f"![{markdown(self.chart.text)}]({self.chart.file})"
+        picture = f"![{markdown(self.chart.text)}]({self.chart.file})"
+        return f"{picture}\n\n{markdown(self.chart.caption)}" if self.chart.caption else picture
 
     def html(self) -> Markup:
         panels = self.chart.panels
@@ -55,7 +56,7 @@ class Plot(Block):
         return Markup(
             '<figure class="chart"><div class="plot" role="img" aria-label="{}"></div>'
             '<script type="application/json">{}</script><figcaption>{}</figcaption></figure>'
-        ).format(self.chart.text, Markup(data), self.chart.text)
+        ).format(self.chart.text, Markup(data), one_line(self.chart.caption or self.chart.text))
 
 
 def figure(chart: Chart) -> dict[str, Any]:

@@ -1,7 +1,9 @@
 """extrapolate report, from runs that were really trained and evaluated."""
 
+import html
 import json
 import math
+import re
 import shutil
 from pathlib import Path
 
@@ -40,6 +42,18 @@ class TestReport:
         latex = made["loss_by_ev.tex"].decode()
         assert "training length 16 tokens" in latex
         assert next(line for line in latex.splitlines() if line.startswith("RoPE &")).endswith(r"1.00 & 1 \\")
+
+    def test_every_figure_has_a_caption_and_a_pdf_for_papers(self, reported):
+        page, web = (reported / "report.md").read_text(), html.unescape((reported / "report.html").read_text())
+        captions = dict(re.findall(r"^!\[[^\n]*\]\((.*)\.png\)\n\n(.*)$", page, re.MULTILINE))
+        known = {"loss_by_ev", "loss_by_ev.fixed-target", "loss_by_position", "extensions", "training_loss"}
+        assert known <= captions.keys()
+        for stem, caption in captions.items():
+            assert (reported / f"{stem}.pdf").read_bytes().startswith(b"%PDF")
+            assert f"<figcaption>{caption}</figcaption>" in web
+            if stem != "training_loss":
+                assert re.search(r"Protocol \S+, 512 targets in \d+ documents; L = 16 tokens; ", caption), stem
+                assert caption.endswith("; 5,120 training tokens; one seed, 0."), stem
 
     @pytest.mark.usefixtures("without_pictures")
     def test_positions_and_failure_lengths(self, cli, evaluated, tmp_path):

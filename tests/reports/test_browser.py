@@ -139,7 +139,14 @@ def look_through(browser: Any, size: tuple[int, int]) -> None:
 
 
 def test_a_real_report_opens_on_a_phone_without_error_or_request(show, reported) -> None:
-    look_through(show(reported / "report.html", PHONE), PHONE)
+    browser = show(reported / "report.html", PHONE)
+    right = "element => element.getBoundingClientRect().right"
+    first = "[...document.querySelector('table').querySelectorAll('caption, thead th')]"
+    heads = browser.execute_script(f"return {first}.map(one => [one.innerText, ({right})(one)])")
+    shown = [text for text, at in heads if at <= PHONE[0]]
+    assert len(shown[0]) > 60  # the caption
+    assert {"1x", "2x", "4x"} <= {*shown}
+    look_through(browser, PHONE)
 
 
 @pytest.mark.usefixtures("without_pictures")

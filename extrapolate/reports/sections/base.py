@@ -3,7 +3,7 @@
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from extrapolate.reports import plots
 from extrapolate.reports.chart import Chart
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block
+from extrapolate.reports.tables import conditions
 from extrapolate.results.described import Described
 
 Writer = Callable[[Path], None]
@@ -108,8 +109,13 @@ def suffix(protocol: str) -> str:
 
 
 def picture(chart: Chart) -> dict[str, Writer]:
-    """The writer of a chart's picture, by the name of its file."""
-    return {chart.file: partial(plots.draw, chart)}
+    """The writers of a chart's picture, by the names of its files: PNG for pages, and PDF for papers."""
+    return dict.fromkeys([chart.file, f"{Path(chart.file).stem}.pdf"], partial(plots.draw, chart))
+
+
+def under(rows: pd.DataFrame, chart: Chart) -> Chart:
+    """The chart, with the conditions under which one protocol's rows were made at the end of its caption."""
+    return replace(chart, caption=f"{chart.caption} {conditions(rows)}")
 
 
 def parquet(table: pd.DataFrame) -> Writer:

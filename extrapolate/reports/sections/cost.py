@@ -9,7 +9,7 @@ from extrapolate.reports import styles
 from extrapolate.reports.chart import Axis, Chart, Panel, Series
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Details, Heading, Table, Text
-from extrapolate.reports.sections.base import Part, Section, parquet, picture, sections, suffix
+from extrapolate.reports.sections.base import Part, Section, parquet, picture, sections, suffix, under
 from extrapolate.reports.sections.losses import MODEL, SEEDS
 from extrapolate.reports.styles import Style
 from extrapolate.reports.traces import Plot
@@ -44,6 +44,7 @@ EXPLAINED = """\
 Times are those of one machine, the one on which most models were trained. A model is on the front if no other is both
 cheaper and better: models off the front cost more for nothing. An extension costs time only in the evaluation. Times
 are n/a if other runs of a study or other programs ran at the same time, and for imported models and other machines."""
+DRAWN = "Mean loss against training time at the shortest and the longest length. Dashed: the front."
 FRONT = "On the front of training time and loss at {:g}x: {}."
 
 
@@ -71,7 +72,7 @@ class Cost(Section):
         blocks: list[Block] = [Heading(2, f"Cost and loss, protocol {subject}")]
         files = {f"{stem}.parquet": parquet(table)}
         if table[TRAINING].nunique() > 1:
-            drawn = chart(table, losses, material.styles, f"{stem}.png")
+            drawn = under(rows, chart(table, losses, material.styles, f"{stem}.png"))
             blocks.append(Plot(drawn))
             files |= picture(drawn)
             for column in losses:
@@ -149,4 +150,4 @@ def chart(table: pd.DataFrame, losses: Sequence[str], style: Mapping[str, Style]
         title = f"loss at {column[len('Loss (ev=') : -1]}x (nats per token)"
         y = Axis(range=styles.limits(table[column]))
         panels.append(Panel(points, Axis("training time (seconds)"), y, title))
-    return Chart("loss against training time", file, panels)
+    return Chart("loss against training time", file, panels, caption=DRAWN)

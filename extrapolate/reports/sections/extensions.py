@@ -9,7 +9,7 @@ from extrapolate.names import AS_TRAINED
 from extrapolate.reports.chart import MOST_ROWS, Chart, differences
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Details, Heading, Table, Text
-from extrapolate.reports.sections.base import Part, Section, parquet, picture, sections, suffix
+from extrapolate.reports.sections.base import Part, Section, parquet, picture, sections, suffix, under
 from extrapolate.reports.traces import Plot
 from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
@@ -60,7 +60,9 @@ class Extensions(Section):
         columns = {column: f"{column.removeprefix('Difference (ev=').removesuffix(')')}x" for column in changed}
         title = f"Loss minus that without the extension (nats), protocol {subject}"
         map_ = differences(title, shown[changed].rename(columns=columns), list(shown[MODEL]))
-        drawn = Chart("the change of the loss by extension and length", f"{stem}.png", map_)
+        said = "Loss with an extension minus that of the same run without it, by length."
+        drawn = Chart("the change of the loss by extension and length", f"{stem}.png", map_, caption=said)
+        drawn = under(material.rows[subject], drawn)
         texts = table[[MODEL, *changed, HELPS, HARMS, SEEDS]].assign(
             **{column: [_text(value) for value in table[column]] for column in changed}
         )

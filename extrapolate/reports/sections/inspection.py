@@ -1,6 +1,7 @@
 """How models use position, as `extrapolate inspect` measured it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -39,7 +40,7 @@ class Inspection(Section):
 
     chapter = "How the models use position"
     place = 35
-    files = ("inspections.parquet", "inspection-*.png")
+    files = ("inspections.parquet", "inspection-*")
 
     @staticmethod
     def subjects(material: Material) -> Sequence[str]:
@@ -51,16 +52,17 @@ class Inspection(Section):
         blocks: list[Block] = [Text(WHAT)]
         files: dict[str, Writer] = {INSPECTIONS_TABLE: partial(results.write, rows=found, table=results.INSPECTIONS)}
 
-        def add(chart: Chart) -> None:
+        def add(model: str, chart: Chart) -> None:
+            chart = replace(chart, caption=f"{model}. {chart.caption}")
             blocks.append(Plot(chart))
             files.update(picture(chart))
 
         for number, (title, mine) in enumerate(inspection.by_model(pd.DataFrame(found)), start=1):
             blocks.append(Heading(2, f"How {title} uses position"))
             if any(len(inspection.values(mine, *curve)) for curve in CURVES):
-                add(curves(mine, f"inspection-{number}.png"))
+                add(title, curves(mine, f"inspection-{number}.png"))
             if len(inspection.values(mine, "frequencies", "query_norm")):
-                add(norms(mine, f"inspection-frequencies-{number}.png"))
+                add(title, norms(mine, f"inspection-frequencies-{number}.png"))
             for what, table in inspection.tables_of(mine):
                 blocks += [Text(f"{what[0].upper()}{what[1:]}:"), Table(table)]
             blocks += map(Text, inspection.reasons(mine))
@@ -88,7 +90,8 @@ def curves(mine: pd.DataFrame, file: str) -> Chart:
         places = {at: f"{at:g}" for at in sorted(set(found["at"]))}  # 0, then powers of 2
         limits = styles.limits(pd.concat([pd.Series(list(line.y)) for line in lines]))
         panels.append(Panel(lines, Axis(below, "even", places), Axis(range=limits), title))
-    return Chart("attention, predictions, loss and gradient by distance", file, panels)
+    said = "Means over layers and heads, with a line for each factor of L."
+    return Chart("attention, predictions, loss and gradient by distance", file, panels, caption=said)
 
 
 def norms(mine: pd.DataFrame, file: str) -> Chart:
@@ -101,4 +104,5 @@ def norms(mine: pd.DataFrame, file: str) -> Chart:
     columns, values_RC = [f"{at:.0f}" for at in wide.columns], wide.to_numpy(float)
     title, most = "Mean norms of queries and keys", float(np.nanmax(values_RC))
     map_ = Heat(title, names, columns, values_RC, most, digits=2, below="frequency (0: the fastest)")
-    return Chart("mean norms of queries and keys by layer and frequency", file, map_)
+    said = "Norms of queries and keys by layer and frequency, means over heads."
+    return Chart("mean norms of queries and keys by layer and frequency", file, map_, caption=said)

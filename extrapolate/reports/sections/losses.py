@@ -12,7 +12,7 @@ from extrapolate.reports.chart import Axis, Chart, Panel, Series
 from extrapolate.reports.chart import seeds as seeds_of
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Details, Heading, OnlyMarkdown, Table, Text
-from extrapolate.reports.sections.base import Part, Section, parquet, sections, suffix, text
+from extrapolate.reports.sections.base import Part, Section, parquet, picture, sections, suffix, text, under
 from extrapolate.reports.styles import MOST_BANDS, Style
 from extrapolate.reports.traces import Plot
 from extrapolate.results.columns import INT, REAL, TEXT, Column
@@ -100,7 +100,7 @@ class Losses(Section):
             blocks += [Text("Loss of the worst seed at each length:"), Table(worst)]
         against = material.against(subject, comparison.CONTROL)
         stretches = [Text(STRETCHES)] if any(one.clusters == "stretches" for one in against) else []
-        drawn = chart(rows, material.styles, against, f"Protocol {subject}", f"{stem}.png")
+        drawn = under(rows, chart(rows, material.styles, against, f"Protocol {subject}", f"{stem}.png"))
         blocks += [
             # The overview has all charts on the HTML page, and the first one in Markdown.
             *([OnlyMarkdown(Plot(drawn))] if subject != material.protocols()[0] else []),
@@ -109,13 +109,13 @@ class Losses(Section):
             Details([Text(CONTROL_TEXT), Text(comparison.marked(against)), *stretches]),
             *_from_first(material, subject),
         ]
-        picture = partial(plots.draw, drawn)
         return Part(
             blocks,
             {
                 f"{stem}.parquet": parquet(table),
                 f"{stem}.tex": text(latex.table(shown, f"Protocol {subject}. {said}")),
-                **{f"{stem}.{kind}": picture for kind in ("png", "svg", "pdf")},
+                f"{stem}.svg": partial(plots.draw, drawn),
+                **picture(drawn),
             },
         )
 
@@ -183,4 +183,9 @@ def chart(
     below = f"evaluation length / training length (L = {rows['seq_len'].iloc[0]} tokens)"
     x = Axis(below, "log", {factor: f"{factor:g}x" for factor in shown})
     y = Axis(LOSS_AXIS, range=styles.limits(means, best, around=_around(rows, style, bands)))
-    return Chart("loss against length", file, [Panel(lines, x, y, title)])
+    caption = "Mean loss against the evaluation length."
+    if any(one.kind == "thin" for one in lines):
+        caption += " Thin lines are seeds" + (", and bands 95 % intervals over seeds." if bands is not None else ".")
+    if len(control):
+        caption += " Dashed: the lowest control, a model as trained that sees at most L tokens."
+    return Chart("loss against length", file, [Panel(lines, x, y, title)], caption=caption)

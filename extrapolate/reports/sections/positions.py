@@ -13,7 +13,7 @@ from extrapolate.reports import styles
 from extrapolate.reports.chart import Axis, Chart, Panel, Series
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Details, Heading, Table, Text
-from extrapolate.reports.sections.base import Part, Section, Writer, parquet, picture, sections, suffix
+from extrapolate.reports.sections.base import Part, Section, Writer, parquet, picture, sections, suffix, under
 from extrapolate.reports.styles import MOST_BANDS, Style
 from extrapolate.reports.traces import Plot
 from extrapolate.results.columns import INT, REAL, TEXT, Column
@@ -111,14 +111,14 @@ class Positions(Section):
         named = styles.named(material.styles, material.rows[subject])
         seq_len, end = material.seq_len(subject), suffix(subject)
         drawn = Curves(curves, found, named, material.styles, seq_len)
-        losses = drawn.losses(f"loss_by_position{end}.png")
+        losses = under(material.rows[subject], drawn.losses(f"loss_by_position{end}.png"))
         blocks: list[Block] = [Heading(2, "Where in the context"), Plot(losses)]
         files: dict[str, Writer] = {
             f"loss_by_position{end}.parquet": parquet(curves[LOSS_BY_POSITION.names]),
             **picture(losses),
         }
         if found:  # else nothing beyond L was evaluated
-            beyond = drawn.differences(f"failure_lengths{end}.png")
+            beyond = under(material.rows[subject], drawn.differences(f"failure_lengths{end}.png"))
             table = pd.DataFrame([vars(one) for one in found])[FAILURE_LENGTHS.names]
             table = table.astype({"fails_from": "Int64", "holds_to": "Int64"})
             blocks += [
@@ -184,7 +184,8 @@ class Curves:
             here, control = shown[shown["factor"] == factor], best.loc[factor]
             reference = Series("best control", self._middle(control.index), control, kind="reference")
             panels.append(Panel([*self._lines(here, "loss"), reference], x, y, f"windows of {factor:g}x"))
-        return Chart("loss by position in the window", file, panels)
+        said = "Loss by position in windows of each length. Dashed: the lowest control, which sees at most L tokens."
+        return Chart("loss by position in the window", file, panels, caption=said)
 
     def differences(self, file: str) -> Chart:
         """The difference to the control beyond L, with its band and the failure length in the longest windows."""
@@ -197,7 +198,8 @@ class Curves:
         y = Axis("loss minus the control's (nats per token)", range=limits)
         title = f"Beyond L{', with 95 % bands' if len(bands) else ''}; crosses: failure lengths"
         panel = Panel(lines, x, y, title, zero=True)
-        return Chart("difference to the control by position in the window", file, [panel])
+        said = "Loss minus the control's beyond L. A cross is where a model is first sure to be worse."
+        return Chart("difference to the control by position in the window", file, [panel], caption=said)
 
     def _lines(self, rows: pd.DataFrame, column: str, banded: Collection[str] = ()) -> list[Series]:
         """A line for each model, and a cross at the failure length of each named one."""

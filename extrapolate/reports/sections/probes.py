@@ -23,7 +23,7 @@ class Probes(Section):
 
     chapter = "Probes"
     place = 30
-    files = ("probes.parquet", "probes.*.png")
+    files = ("probes.*",)
 
     @staticmethod
     def subjects(material: Material) -> Sequence[str]:
@@ -50,7 +50,8 @@ class Probes(Section):
             by_depth = probes.by_depth(rows)
             map_ = _map(by_depth, subject)
             file = f"probes.{re.sub('[^A-Za-z0-9-]+', '-', subject)}.png"
-            drawn = Chart("accuracy by depth and length", file, map_)
+            said = f"Accuracy by depth and length. {probes.caption(rows)}"
+            drawn = Chart("accuracy by depth and length", file, map_, caption=said)
             blocks += [Text("By depth: at 0 the block is farthest from the question, at 1 next to it."), Plot(drawn)]
             if len(map_.rows) < len(by_depth):
                 blocks.append(Text(FEWER.format(len(map_.rows), len(by_depth))))

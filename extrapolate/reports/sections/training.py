@@ -66,7 +66,7 @@ class Training(Section):
 
     chapter = "Along the training"
     place = 27
-    files = ("training.parquet", "training_loss.png")
+    files = ("training.parquet", "training_loss.*")
     tables = (TRAINING,)
 
     @staticmethod
@@ -177,7 +177,8 @@ def chart(logs: Mapping[str, Sequence[pd.DataFrame]], style: Mapping[str, Style]
     ends = pd.Series([_last(log["loss"]) for model in named for log in logs[model]], dtype=float)
     y = Axis("training loss (nats per token)", range=styles.limits(settled, ends))
     panel = Panel(lines, Axis("training tokens"), y, f"Thin: steps; thick: moving average ({KEPT:g})", since=since)
-    return Chart("training loss against tokens", "training_loss.png", [panel], kept=KEPT)
+    said = "Loss of each training step. Thick: moving averages over the mean of a model's seeds."
+    return Chart("training loss against tokens", "training_loss.png", [panel], KEPT, said)
 
 
 def _timed(log: pd.DataFrame) -> pd.DataFrame:

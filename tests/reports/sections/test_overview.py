@@ -43,7 +43,8 @@ def shown(
     by_document = documents(losses, protocol)
     by = ["model", "factor", "seed", "run"]
     rows = by_document.groupby(by, as_index=False)[["loss", "control_loss"]].mean()
-    rows = rows.assign(extension="as-trained", seq_len=64)
+    rows = rows.assign(extension="as-trained", seq_len=64, protocol=protocol, n_targets=4000, n_documents=40)
+    rows = rows.assign(tokens=1000, imported=None)
     rows["bits_per_byte"] = rows["loss"] / 2 if lossless else math.nan
     rows["n_bytes"] = 1.0 if lossless else math.nan
     part = Overview.part(

@@ -131,7 +131,7 @@ def test_only_a_probe_with_several_depths_is_shown_by_depth() -> None:
     said, files = said_of(DEPTHS)
     assert "By depth:" in said
     assert "at each length and depth" in said
-    assert files == {"probes.parquet", "probes.needle.png"}
+    assert files == {"probes.parquet", "probes.needle.png", "probes.needle.pdf"}
 
 
 def test_what_was_just_evaluated_is_printed_in_the_same_way() -> None:
