@@ -12,6 +12,7 @@ from extrapolate.reports.styles import Style, drawable
 MOST_ROWS = 40  # of a map that is still legible
 BETTER, NEITHER, WORSE = "#6BAEDD", "#F4F4F2", "#F0925A"  # colours of a map's cells; INK is legible on all of them
 INK = "#101214"
+HAIR = 0.004  # of an axis's range: about the width of a line
 
 
 @dataclass(frozen=True)
@@ -136,6 +137,22 @@ def seeds(rows: pd.DataFrame, model: str, style: Style | None, against: str = "f
         return []
     runs = rows.sort_values(against).groupby("run")
     return [Series(model, mine[against], mine["loss"], style, "thin") for _, mine in runs]
+
+
+def coinciding(lines: Sequence[Series], range_: tuple[float, float] | None) -> list[list[str]]:
+    """The names of lines that look like one: nowhere further apart than HAIR of the axis's range."""
+    low, high = range_ or (0.0, 0.0)
+    groups: list[list[Series]] = []
+    for one in (line for line in lines if line.kind == "line" and line.style is not None):
+        y = np.array(list(one.y), dtype=float)
+        for group in groups:
+            apart = np.abs(y - np.array(list(group[0].y), dtype=float))
+            if len(y) and list(one.x) == list(group[0].x) and (apart < HAIR * (high - low)).all():
+                group.append(one)
+                break
+        else:
+            groups.append([one])
+    return [[one.name for one in group] for group in groups if len(group) > 1]
 
 
 def differences(title: str, table: pd.DataFrame, rows: Sequence[str]) -> Heat:

@@ -71,6 +71,14 @@ def test_losses_have_the_difference_to_the_control_and_every_seed() -> None:
     assert {line["legendgroup"] for line in (*seeds, low, high, mean)} == {"m1"}
 
 
+def test_lines_that_lie_on_each_other_are_named_in_the_caption() -> None:
+    rows = rows_of(4)  # m0 at 4.0, 4.05, 4.1, and each further model 0.1 above
+    rows.loc[rows["model"] == "m2", "loss"] = [4.0005, 4.0505, 4.0995]
+    rows.loc[rows["model"] == "m3", "loss"] = [4.0, 4.05, 4.11]  # apart at 4x alone
+    assert "The lines of m0, m2 lie on each other." in losses_chart(rows).caption
+    assert "lie on each other" not in losses_chart(rows[rows["model"] != "m2"]).caption
+
+
 def test_of_many_models_with_seeds_none_has_a_band() -> None:
     rows = rows_of(9)
     rows = pd.concat([rows, rows.assign(run=rows["run"] + "-s1", loss=rows["loss"] + 0.1)])

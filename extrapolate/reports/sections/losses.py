@@ -6,9 +6,10 @@ from functools import partial
 import pandas as pd
 
 from extrapolate.evaluation.protocols.base import known_by
+from extrapolate.folders import listed
 from extrapolate.names import AS_TRAINED
 from extrapolate.reports import latex, plots, styles, tables
-from extrapolate.reports.chart import Axis, Chart, Panel, Series
+from extrapolate.reports.chart import Axis, Chart, Panel, Series, coinciding
 from extrapolate.reports.chart import seeds as seeds_of
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Details, Heading, OnlyMarkdown, Table, Text
@@ -188,4 +189,6 @@ def chart(
         caption += " Thin lines are seeds" + (", and bands 95 % intervals over seeds." if bands is not None else ".")
     if len(control):
         caption += " Dashed: the lowest control, a model as trained that sees at most L tokens."
+    for names in coinciding(lines, y.range):
+        caption += f" The lines of {listed(names)} lie on each other."
     return Chart("loss against length", file, [Panel(lines, x, y, title)], caption=caption)
