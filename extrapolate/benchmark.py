@@ -22,6 +22,7 @@ from extrapolate.evaluation.losses import BATCH_TOKENS
 from extrapolate.machine import children
 from extrapolate.machine.cpu_time import CpuTime
 from extrapolate.machine.devices import precision_of
+from extrapolate.machine.limits import stay_within_quota
 from extrapolate.machine.memory import keep_freed_memory, lifetime_peak_mib
 from extrapolate.model.model import Model
 from extrapolate.runs import config as configs
@@ -248,6 +249,7 @@ def _warm_up(name: Hashable, step: Step) -> None:
 
 def _prepare(config: TrainedConfig, variant: Variant, steps: Mapping[str, StepMaker]) -> None:
     keep_freed_memory()
+    stay_within_quota()
     torch.manual_seed(0)
     if not variant.dropout:
         config = config.model_copy(update={"model": config.model.model_copy(update={"dropout": 0.0})})
@@ -308,6 +310,7 @@ def _beside(sides: Sequence[tuple[Executor, tuple[int, float]]], mode: str, seco
 def _prepare_modes(config: TrainedConfig) -> dict[str, tuple[int, float]]:
     """The tokens of a step in each mode, and the peak memory above that of the bare model, in MiB."""
     keep_freed_memory()
+    stay_within_quota()
     model = _model(config)
     before, found = lifetime_peak_mib(), {}
 

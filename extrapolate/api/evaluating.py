@@ -18,6 +18,7 @@ from extrapolate.evaluation.settings import EvaluationSettings, RunsOnText
 from extrapolate.evaluation.text import few_documents
 from extrapolate.machine.devices import device_of
 from extrapolate.machine.distributed import ALONE, Ranks, check_devices, joined
+from extrapolate.machine.limits import stay_within_quota
 from extrapolate.machine.memory import keep_freed_memory
 from extrapolate.names import DOCUMENTS_TABLE, PROBES_TABLE, TARGETS_TABLE, TEXT_TABLE
 from extrapolate.progress import QUIET, SILENT, Advance, Progress, warn
@@ -59,6 +60,7 @@ def evaluate_with(
     timed: keep the speed of the evaluation in the rows; False if other work runs at the same time.
     """
     keep_freed_memory()
+    stay_within_quota()
     with joined("what was evaluated before this setting is kept: run the same command again") as ranks:
         on = device_of(device)
         check_devices(on)

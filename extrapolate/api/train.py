@@ -121,11 +121,13 @@ def train(
     from extrapolate.api.training import path_of, train_with
     from extrapolate.interop import trackers
     from extrapolate.interop.trackers import Tracking
+    from extrapolate.machine.limits import stay_within_quota
     from extrapolate.machine.memory import keep_freed_memory
     from extrapolate.runs.resolve import TrainingRequest
     from extrapolate.runs.run import Run
 
     keep_freed_memory()
+    stay_within_quota()
     trackers.check(tracker)
     automatic = {one.name for one in flags_of(train) if one.flag.auto}
     given = {name: one for name, one in settings.items() if not (name in automatic and one == AUTO)}

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 
 from extrapolate.machine.devices import can_compile, device_of
-from extrapolate.machine.limits import allowed_cores, cpu_share, memory_limit
+from extrapolate.machine.limits import allowed_cores, cpu_share, memory_limit, stay_within_quota
 
 GIB = 2**30
 LITTLE_GIB = 4.0  # of memory or disk: an evaluation at 16 times a long training length needs more
@@ -31,6 +31,7 @@ class Finding(NamedTuple):
 
 def examine(folder: Path) -> Iterator[Finding]:
     """Examines every part in turn, which takes seconds. folder: where runs are written."""
+    stay_within_quota()  # as training and evaluation do
     share, threads, cuda = cpu_share(), torch.get_num_threads(), torch.cuda.is_available()
     at_once, idle = max(1, int(share)), "OMP_NUM_THREADS" in os.environ  # torch alone may leave out hyper-threads
     memory, disk = memory_limit() / GIB, shutil.disk_usage(folder).free / GIB

@@ -49,7 +49,7 @@ def allowed_cores() -> int:
 def cpu_quota(root: Path = _ROOT) -> float | None:
     """The least CPU quota of this process's control group and those above it, in cores; None if there is no limit.
 
-    torch ignores it and starts a thread for each core. root: the folder that holds /proc and /sys.
+    torch ignores it: see `stay_within_quota`. root: the folder that holds /proc and /sys.
     """
     quotas = []
     for group in _control_groups("cpu", root):
@@ -58,6 +58,17 @@ def cpu_quota(root: Path = _ROOT) -> float | None:
                 quota, period = map(int, " ".join((group / name).read_text() for name in names).split())
                 quotas += [quota / period] if quota > 0 else []
     return min(quotas, default=None)
+
+
+def stay_within_quota(root: Path = _ROOT) -> None:
+    """Gives torch no more threads than the quota keeps busy: with one for each core of the machine, most would wait.
+
+    A user's OMP_NUM_THREADS is kept.
+    """
+    import torch
+
+    if "OMP_NUM_THREADS" not in os.environ and torch.get_num_threads() > (most := cores(root)):
+        torch.set_num_threads(most)
 
 
 def _control_groups(controller: str, root: Path) -> Iterator[Path]:

@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 
 from extrapolate.benchmark import TokenCost, measure_token
 from extrapolate.machine.children import Child, reply
-from extrapolate.machine.limits import cores
+from extrapolate.machine.limits import cores, stay_within_quota
 from extrapolate.machine.memory import keep_freed_memory
 from extrapolate.runs import trust
 from extrapolate.runs.resolve import operations, token_operations
@@ -134,6 +134,7 @@ def serve(connection: Connection) -> None:
     share, cells = connection.recv()
     take(share)
     keep_freed_memory()
+    stay_within_quota()
     for cell in cells:
         lengths = _lengths(cell)
         seconds = MEASURED_S / len(cells) / (1 + len(lengths))

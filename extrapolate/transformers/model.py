@@ -19,6 +19,7 @@ from extrapolate.extensions.base import extensions
 from extrapolate.model.attention import Maps
 from extrapolate.model.llama import Decoder
 
+UNPACKED = "turn packing off (TRL: packing=False, padding_free=False) and pad on the right"
 SETTINGS: dict[str, Any] = {  # of ExtrapolateConfig, with their defaults
     "vocab_size": 2048,
     "hidden_size": 128,
@@ -182,6 +183,10 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
         inputs_embeds: None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
+        cu_seq_lens_q: None = None,
+        cu_seq_lens_k: None = None,
+        max_length_q: None = None,
+        max_length_k: None = None,
     ) -> CausalLMOutputWithPast | tuple[Tensor, ...]:
         """Logits, [B, T, V], and the loss if there are labels, like other causal models of `transformers`.
 
@@ -189,7 +194,8 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
         of cached tokens; those of padding do not matter.
         output_attentions: also returns attention weights in `attentions`, for each layer [B, H, T, T], or
         [B, H, T, past + T] with a cache; None for a layer that has something in place of attention.
-        inputs_embeds and output_hidden_states exist for libraries that pass them unset, such as PEFT.
+        inputs_embeds and output_hidden_states exist for libraries that pass them unset, such as PEFT. cu_seq_lens_q and
+        the others that describe packed texts exist to be refused.
 
         Raises ValueError on padding to the left of a text, other positions, such as those of packed texts, a text that
         is too long for the encoding, a cache if the model cannot use one or it is not a DynamicCache, and inputs or
@@ -197,6 +203,8 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
         """
         if inputs_embeds is not None or output_hidden_states:
             raise ValueError("this model takes token ids and gives logits: it has no other inputs and outputs")
+        if any(one is not None for one in (cu_seq_lens_q, cu_seq_lens_k, max_length_q, max_length_k)):
+            raise ValueError(f"several texts in one row are not supported: {UNPACKED}")
         if attention_mask is not None and (attention_mask[:, 1:] > attention_mask[:, :-1]).any():
             raise ValueError(
                 "no padding may stand before a token: pad on the right for logits, and generate from texts of one "
@@ -251,7 +259,7 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
         if not same:
             raise ValueError(
                 f"position_ids must be {first} to {end - 1} in every row: each is one text, so texts cannot be packed "
-                "into one; turn packing off (TRL: packing=False, padding_free=False) and pad on the right"
+                f"into one; {UNPACKED}"
             )
 
 

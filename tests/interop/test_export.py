@@ -323,6 +323,9 @@ class TestInProcess:
         for positions in wrong.values():
             with pytest.raises(ValueError, match=r"position_ids must be 0 to 4 in every row: .*TRL: "):
                 model(flat["input_ids"], position_ids=positions)
+        packed = transformers.DataCollatorWithFlattening(return_flash_attn_kwargs=True)([{"input_ids": [1, 2, 3]}] * 2)
+        with pytest.raises(ValueError, match=r"several texts in one row are not supported: turn packing off"):
+            model(**packed)
         one = transformers.DataCollatorWithFlattening()([{"input_ids": [1, 2, 3]}])
         assert model(**one).loss > 0
 

@@ -79,6 +79,24 @@ def test_workers_are_as_many_as_the_quota_of_a_group_above_keeps_busy(
     assert (cpu_share(root), cores(root)) == (share, workers)
 
 
+@pytest.mark.parametrize(("own", "found"), [({}, 1), ({"OMP_NUM_THREADS": "24"}, 24)])
+def test_torch_has_no_more_threads_than_the_quota_keeps_busy(tmp_path: Path, own: dict[str, str], found: int) -> None:
+    machine(tmp_path, f"0::/{TASK}", {f"{JOB}/cpu.max": "150000 100000"})
+    code = f"""
+import os
+os.sched_getaffinity = lambda process: set(range(24))
+import torch
+from pathlib import Path
+from extrapolate.machine.limits import stay_within_quota
+torch.set_num_threads(24)
+stay_within_quota(Path({str(tmp_path)!r}))
+print(torch.get_num_threads())
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"} | own
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert int(done.stdout) == found
+
+
 def test_groups_beside_those_of_the_process_do_not_count(tmp_path: Path) -> None:
     files = {f"{JOB}/other/memory.max": "1000", "a/job_43/cpu.max": "1000 100000", f"{TASK}/below/memory.max": "1000"}
     root = machine(tmp_path, f"0::/{TASK}", files)
