@@ -178,7 +178,8 @@ def branches(every: Rows) -> pd.DataFrame:
     """The loss of half of a longer run less that of a run with this budget, at the factors shown."""
     own = every.losses[every.losses["protocol"] == PROTOCOL]
     end, key = at_end(own), ["model", "seed", "millions", "factor"]
-    both = own[~end].merge(own[end], on=key, suffixes=("", "_own"))
+    half = own["step"] == own.groupby("run")["step"].transform("max") // 2  # the oldest runs kept a quarter too
+    both = own[half].merge(own[end], on=key, suffixes=("", "_own"))
     both = both.assign(change=both["loss"] - both["loss_own"])
     shown = both.pivot_table(index=["model", "seed", "millions"], columns="factor", values="change")
     shown = shown[[factor for factor in (1, *SHOWN) if factor in shown]].map("{:+.3f}".format)

@@ -42,11 +42,17 @@ def test_half_of_a_longer_run_is_no_run_of_that_budget(budget: ModuleType) -> No
     row = {"model": "RoPE", "seed": 0, "protocol": "fixed-target"}
     rows = pd.DataFrame(
         row | {"run": run, "step": step, "millions": millions, "factor": factor, "loss": loss}
-        for run, step, millions, loss in (("long", 5, 1.0, 4.25), ("long", 10, 2.0, 4.0), ("own", 5, 1.0, 4.5))
+        for run, step, millions, loss in (
+            ("long", 5, 1.0, 4.25),
+            ("long", 10, 2.0, 4.0),
+            ("own", 5, 1.0, 4.5),
+            ("longer", 5, 1.0, 4.9),
+            ("longer", 20, 4.0, 3.8),
+        )
         for factor in (1.0, 4.0, 16.0)
     )
     every = budget.Rows(rows, rows, rows)
-    assert budget.budgets(every) == [1.0, 2.0]
+    assert budget.budgets(every) == [1.0, 2.0, 4.0]
     assert set(budget.of_budget(every, 1.0).losses["run"]) == {"own"}
     found = budget.branches(every)
     assert found[["Model", "Million tokens", "1x", "16x"]].values.tolist() == [["RoPE", "1.0", "-0.250", "-0.250"]]
