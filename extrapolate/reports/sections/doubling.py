@@ -39,7 +39,9 @@ EXPLAINED = """\
 The same models at half of their training tokens, with a learning rate that had fallen to its end too, on the same
 targets. **Rise** is a model's loss at {longest:g}x minus its control's; a change above 0 means that the model got worse
 beyond L relative to what it does within. A difference still changes if its change over the last doubling is sure, at
-least {matters:g} nats, and more than a third of the difference itself. {resampled}"""
+least {matters:g} nats, and more than a third of the difference itself. Most models of half the budget are a little
+behind models that were trained for it alone, so changes are overstated: on books, with six encodings, by up to 0.05
+nats at 1x, and at 16x by 0.10 to 0.14 for ExPE. {resampled}"""
 
 
 @dataclass(frozen=True)
