@@ -2,16 +2,12 @@
 
 import json
 import math
-import random
 import re
 import shutil
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import datasets
-import huggingface_hub
 import pandas as pd
 import pytest
 import torch
@@ -33,70 +29,11 @@ Instance = pytest.importorskip("lm_eval.api.instance").Instance
 RunLM = pytest.importorskip("extrapolate.interop.lm_eval").RunLM
 CountingLM = pytest.importorskip("extrapolate.interop.lm_eval").CountingLM
 
+pytestmark = pytest.mark.usefixtures("offline")
 KNOWN = Path(lm_eval.__file__).parent / "tasks"
-HELLASWAG, ARC, HUMANEVAL = KNOWN / "hellaswag", KNOWN / "arc", KNOWN / "humaneval"
+HELLASWAG, ARC = KNOWN / "hellaswag", KNOWN / "arc"
 QUESTIONS, LONG = 12, 48
 SUBJECT = ("config", "path", "name", "own_extension", "checkpoints", "load_model")  # what a run is asked for here
-
-
-@pytest.fixture(scope="module")
-def copies(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Copies of HellaSwag and ARC in their own formats, with questions made from the corpus."""
-    words = " ".join(path.read_text() for path in sorted(corpus.glob("*.txt"))[:4]).split()
-    rng = random.Random(0)
-    folder = tmp_path_factory.mktemp("copies")
-    datasets.config.HF_DATASETS_CACHE = folder / "cache"
-
-    def text(count: int) -> str:
-        start = rng.randrange(len(words) - count)
-        return " ".join(words[start : start + count])
-
-    swag = [
-        {
-            "ind": number, "activity_label": "Words", "ctx_a": text(rng.randint(3, 20)), "ctx_b": text(2), "ctx": "",
-            "endings": [text(rng.randint(1, 2)) for _ in range(4)], "source_id": str(number), "split": "val",
-            "split_type": "indomain", "label": str(rng.randrange(4)),
-        }
-        for number in range(QUESTIONS)
-    ]  # fmt: skip
-    arc = [
-        {
-            "id": str(number), "question": text(8), "answerKey": rng.choice("ABC"),
-            "choices": {"text": [text(2) for _ in range(3)], "label": ["A", "B", "C"]},
-        }
-        for number in range(QUESTIONS)
-    ]  # fmt: skip
-    rows_of = {"Rowan/hellaswag": {"train": swag[:4], "validation": swag}}
-    rows_of["allenai/ai2_arc"] = {f"ARC-Easy/{split}": arc for split in ("train", "validation", "test")}
-    for name, splits in rows_of.items():
-        for split, rows in splits.items():
-            file = folder / name / f"{split}.jsonl"
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    config = "---\nconfigs:\n- config_name: ARC-Easy\n  data_files:\n"
-    for split in ("train", "validation", "test"):
-        config += f"  - split: {split}\n    path: ARC-Easy/{split}.jsonl\n"
-    (folder / "allenai/ai2_arc/README.md").write_text(f"{config}---\n")
-    return folder
-
-
-@pytest.fixture
-def few_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Limits lm-eval to a few of its thousands of tasks, because finding all takes seconds."""
-    from lm_eval import tasks as known
-
-    class Few(known.TaskManager):
-        def __init__(self, include_path: Any = None, include_defaults: bool = True, **others: Any) -> None:
-            super().__init__(include_path=[*include_path, HELLASWAG, ARC, HUMANEVAL], include_defaults=False, **others)
-
-    monkeypatch.setattr(known, "TaskManager", Few)
-
-
-@pytest.fixture(autouse=True)
-def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing waits for the network."""
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
 
 
 def scores_of(table: pd.DataFrame) -> dict[tuple[str, str], float]:
@@ -342,59 +279,6 @@ def test_lm_evals_own_bars_are_not_drawn(ckpt: Path, copies: Path, process: Any)
     assert "it/s" not in ended.err
 
 
-@pytest.mark.usefixtures("few_tasks")
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--tasks", "hellaswagg"], "lm-eval has no task 'hellaswagg'"),
-        (["--tasks", ""], "name at least one task: --tasks hellaswag"),
-        (["--tasks", "hellaswag", "--include-path", "nowhere"], "--include-path nowhere is no folder"),
-        (["--tasks", "hellaswag", "--include-path", HELLASWAG, "--trust-code"], r"cannot be loaded: .*--data-dir"),
-        (["--tasks", "hellaswag", "--limit", "0"], "--limit must be above 0"),
-        (["--tasks", "hellaswag", "--shots", "-1"], "Invalid value for '--shots': .*0"),
-        (["--tasks", "hellaswag", "--length", "1"], "--length must be between 2"),
-        (["--tasks", "hellaswag", "--precision", "fp8"], "unknown --precision fp8"),
-        (["--tasks", "hellaswag", "--extend", "yran"], "unknown extension 'yran'"),
-        (["--tasks", "hellaswag", "--extend", "expe-scale"], "expe-scale does not apply to RoPE"),
-        (["--tasks", "hellaswag", "--extend", "temperature", "--length", "64"], "leaves a constant out"),
-    ],
-)
-def test_what_cannot_be_asked_is_refused(arguments: list[Any], message: str, ckpt: Path, cli: Any) -> None:
-    assert re.search(message, cli("eval-tasks", ckpt / "rope", *arguments).error())
-    assert not (ckpt / "rope/eval_tasks.parquet").exists()
-
-
-def test_a_task_that_runs_what_a_model_writes_is_refused(tmp_path: Path, copies: Path, ckpt: Path) -> None:
-    shutil.copytree(ARC, tmp_path / "tasks")
-    with (tmp_path / "tasks/arc_easy.yaml").open("a") as file:
-        file.write("unsafe_code: true\n")
-    with pytest.raises(xt.UserError, match="the task arc_easy runs what a model writes"):
-        xt.evaluate_tasks(ckpt / "rope", "arc_easy", include_path=tmp_path / "tasks", data_dir=copies, trust_code=True)
-
-
-@pytest.mark.usefixtures("few_tasks")
-@pytest.mark.parametrize("by", ["a function", "a template"])
-def test_a_folder_of_tasks_runs_only_once_it_is_trusted(by: str, ckpt: Path, tmp_path: Path, cli: Any) -> None:
-    """A YAML file needs no Python file beside it: it can call any function, and its templates reach all of Python."""
-    ran, own = tmp_path / "ran", tmp_path / "own"
-    own.mkdir()
-    (own / "sky.jsonl").write_text(json.dumps({"text": "The sky is"}) + "\n")
-    (own / "marks.py").write_text(f"open({str(ran)!r}, 'w')\ndef text(doc): return doc['text']\n")
-    template = "{{ cycler.__init__.__globals__.os.makedirs('" + str(ran) + "', exist_ok=True) or text }}"
-    text = "!function marks.text" if by == "a function" else json.dumps(template)
-    (own / "sky.yaml").write_text(
-        f"task: sky\ndataset_path: json\ndataset_kwargs: {{data_files: {{test: {own}/sky.jsonl}}}}\ntest_split: test\n"
-        f"output_type: multiple_choice\ndoc_to_text: {text}\ndoc_to_choice: [blue, red]\ndoc_to_target: 0\n"
-    )
-    if by == "a template":
-        (own / "marks.py").unlink()
-    asked = ["eval-tasks", ckpt / "rope", "--tasks", "sky", "--include-path", own, "--length", LONG, "--device", "cpu"]
-    assert "is code that came with data" in cli(*asked).error()
-    assert not ran.exists()
-    cli(*asked, "--trust-code").succeeded()
-    assert ran.exists()
-
-
 def test_a_text_begins_with_what_the_tokenizer_begins_it_with(ckpt: Path) -> None:
     plain, other = RunLM(ckpt / "rope", device="cpu"), Run.open(ckpt / "rope").tokenizer
     other.post_processor = TemplateProcessing(single="<eos> $A", special_tokens=[("<eos>", plain.eot_token_id)])
@@ -410,11 +294,6 @@ def test_a_text_begins_with_what_the_tokenizer_begins_it_with(ckpt: Path) -> Non
     assert lm.prefix_token_id == plain.prefix_token_id == plain.eot_token_id
 
 
-def test_a_damaged_table_is_refused_before_anything_is_asked(ckpt: Path, cli: Any) -> None:
-    (ckpt / "rope/eval_tasks.parquet").write_bytes(b"PAR1 and then nothing")
-    assert "eval_tasks.parquet is damaged" in cli("eval-tasks", ckpt / "rope", "--tasks", "hellaswag").error()
-
-
 @pytest.mark.usefixtures("few_tasks", "without_pictures")
 def test_the_commands_of_the_page_run(ckpt: Path, copies: Path, tmp_path: Path, cli: Any) -> None:
     (tmp_path / "copies").symlink_to(copies)
@@ -428,24 +307,6 @@ def test_the_commands_of_the_page_run(ckpt: Path, copies: Path, tmp_path: Path, 
     rows = pd.DataFrame(results.read(ckpt / "rope/eval_tasks.parquet", results.TASKS))
     assert set(rows["task"]) == {"hellaswag", "arc_easy", "extrapolate_needle"}
     assert (tmp_path / "report-tasks/eval_tasks.parquet").exists()
-
-
-def test_without_lm_eval_the_error_says_what_to_install(ckpt: Path, cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "lm_eval", None)
-    assert "pip install 'extrapolate[lm-eval]'" in cli("eval-tasks", ckpt / "rope", "--tasks", "hellaswag").error()
-
-
-@pytest.mark.parametrize("given", ["data_dir", "the current folder"])
-def test_no_script_runs_in_place_of_a_metric(
-    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few_tasks: None, given: str
-) -> None:
-    """`evaluate` prefers a folder with the name of a metric; humaneval loads code_eval."""
-    (tmp_path / "code_eval").mkdir()
-    (tmp_path / "code_eval/code_eval.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
-    monkeypatch.chdir(tmp_path if given != "data_dir" else trained)
-    with pytest.raises(xt.UserError, match="the metric code_eval would be the Python file in"):
-        xt.evaluate_tasks(trained / "rope", ["humaneval"], data_dir=tmp_path if given == "data_dir" else None)
-    assert not (tmp_path / "ran").exists()
 
 
 FEW: dict[str, Any] = {"include_path": HELLASWAG, "device": "cpu", "trust_code": True, "length": LONG, "limit": 6}
