@@ -129,7 +129,8 @@ class TestReport:
         ended = cli("report", ckpt).succeeded()
         assert "probe needle, accuracy" in ended.out
         assert {path.name for path in (tmp_path / "report").iterdir()} == {
-            "probes.parquet", "probes.needle.png", "effective_lengths.parquet", "report.md", "report.html",
+            "probes.parquet", "probes.needle.png", "probes.needle.pdf", "effective_lengths.parquet", "report.md",
+            "report.html",
         }  # fmt: skip
         assert "the longest length at which every probe reaches 0.85" in ended.out
         assert "no losses on text" in cli("compare", ckpt).error()
