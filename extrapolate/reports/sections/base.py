@@ -113,7 +113,7 @@ def picture(chart: Chart) -> dict[str, Writer]:
     return dict.fromkeys([chart.file, f"{Path(chart.file).stem}.pdf"], partial(plots.draw, chart))
 
 
-def under(rows: pd.DataFrame, chart: Chart) -> Chart:
+def with_conditions(rows: pd.DataFrame, chart: Chart) -> Chart:
     """The chart, with the conditions under which one protocol's rows were made at the end of its caption."""
     return replace(chart, caption=f"{chart.caption} {conditions(rows)}")
 

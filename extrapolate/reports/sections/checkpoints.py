@@ -10,7 +10,7 @@ from extrapolate.reports.chart import Axis, Chart, Panel, Series
 from extrapolate.reports.chart import seeds as seeds_of
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Heading, Table, Text
-from extrapolate.reports.sections.base import Part, Section, parquet, picture, sections, suffix, under
+from extrapolate.reports.sections.base import Part, Section, parquet, picture, sections, suffix, with_conditions
 from extrapolate.reports.sections.losses import LOSS, MODEL, SEEDS
 from extrapolate.reports.styles import Style
 from extrapolate.reports.traces import Plot
@@ -68,7 +68,7 @@ class Checkpoints(Section):
         rows, order, stem = material.along[subject], material.models(subject), f"checkpoints{suffix(subject)}"
         table = by_checkpoint(rows, order, _failures(material, subject))
         near, far = (f"Loss (ev={factor:g})" for factor in (rows["factor"].min(), rows["factor"].max()))
-        drawn = under(rows, chart(rows, table, material.styles, f"{stem}.png"))
+        drawn = with_conditions(rows, chart(rows, table, material.styles, f"{stem}.png"))
         blocks: list[Block] = [
             Heading(2, f"Extrapolation by training tokens, protocol {subject}"),
             Plot(drawn),
@@ -195,5 +195,7 @@ def chart(rows: pd.DataFrame, table: pd.DataFrame, style: Mapping[str, Style], f
         around = seeds.around(mine[mine["model"].isin(named)], "tokens")
         limits = styles.limits(table.set_index([MODEL.name, TOKENS])[column], around=around)
         panels.append(panel(column, f"loss at {factor:g}x (nats per token)", mine, limits))
-    said = "The models along their training. Thin lines are seeds."
+    said = "The models along their training."
+    if any(one.kind == "thin" for panel in panels for one in panel.series):
+        said += " Thin lines are seeds."
     return Chart("losses against training tokens", file, panels, caption=said)

@@ -9,7 +9,7 @@ from extrapolate.reports import styles
 from extrapolate.reports.chart import Axis, Chart, Panel, Series
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Details, Heading, Table, Text
-from extrapolate.reports.sections.base import Part, Section, parquet, picture, sections, suffix, under
+from extrapolate.reports.sections.base import Part, Section, parquet, picture, sections, suffix, with_conditions
 from extrapolate.reports.sections.losses import MODEL, SEEDS
 from extrapolate.reports.styles import Style
 from extrapolate.reports.traces import Plot
@@ -72,7 +72,7 @@ class Cost(Section):
         blocks: list[Block] = [Heading(2, f"Cost and loss, protocol {subject}")]
         files = {f"{stem}.parquet": parquet(table)}
         if table[TRAINING].nunique() > 1:
-            drawn = under(rows, chart(table, losses, material.styles, f"{stem}.png"))
+            drawn = with_conditions(rows, chart(table, losses, material.styles, f"{stem}.png"))
             blocks.append(Plot(drawn))
             files |= picture(drawn)
             for column in losses:

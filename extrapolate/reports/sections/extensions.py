@@ -9,7 +9,7 @@ from extrapolate.names import AS_TRAINED
 from extrapolate.reports.chart import MOST_ROWS, Chart, differences
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Details, Heading, Table, Text
-from extrapolate.reports.sections.base import Part, Section, parquet, picture, sections, suffix, under
+from extrapolate.reports.sections.base import Part, Section, parquet, picture, sections, suffix, with_conditions
 from extrapolate.reports.traces import Plot
 from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
@@ -62,7 +62,7 @@ class Extensions(Section):
         map_ = differences(title, shown[changed].rename(columns=columns), list(shown[MODEL]))
         said = "Loss with an extension minus that of the same run without it, by length."
         drawn = Chart("the change of the loss by extension and length", f"{stem}.png", map_, caption=said)
-        drawn = under(material.rows[subject], drawn)
+        drawn = with_conditions(material.rows[subject], drawn)
         texts = table[[MODEL, *changed, HELPS, HARMS, SEEDS]].assign(
             **{column: [_text(value) for value in table[column]] for column in changed}
         )

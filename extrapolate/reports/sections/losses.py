@@ -13,7 +13,7 @@ from extrapolate.reports.chart import Axis, Chart, Panel, Series, coinciding
 from extrapolate.reports.chart import seeds as seeds_of
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Details, Heading, OnlyMarkdown, Table, Text
-from extrapolate.reports.sections.base import Part, Section, parquet, picture, sections, suffix, text, under
+from extrapolate.reports.sections.base import Part, Section, parquet, picture, sections, suffix, text, with_conditions
 from extrapolate.reports.styles import MOST_BANDS, Style
 from extrapolate.reports.traces import Plot
 from extrapolate.results.columns import INT, REAL, TEXT, Column
@@ -101,7 +101,7 @@ class Losses(Section):
             blocks += [Text("Loss of the worst seed at each length:"), Table(worst)]
         against = material.against(subject, comparison.CONTROL)
         stretches = [Text(STRETCHES)] if any(one.clusters == "stretches" for one in against) else []
-        drawn = under(rows, chart(rows, material.styles, against, f"Protocol {subject}", f"{stem}.png"))
+        drawn = with_conditions(rows, chart(rows, material.styles, against, f"Protocol {subject}", f"{stem}.png"))
         blocks += [
             # The overview has all charts on the HTML page, and the first one in Markdown.
             *([OnlyMarkdown(Plot(drawn))] if subject != material.protocols()[0] else []),

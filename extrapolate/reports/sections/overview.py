@@ -9,7 +9,7 @@ import pandas as pd
 from extrapolate.evaluation.protocols.base import isolates
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Beside, Block, Cell, Details, Grid, Switch, Text
-from extrapolate.reports.sections.base import Part, Section, sections, suffix, under
+from extrapolate.reports.sections.base import Part, Section, sections, suffix, with_conditions
 from extrapolate.reports.sections.losses import about_seeds, chart
 from extrapolate.reports.styles import GLYPHS
 from extrapolate.reports.traces import Plot
@@ -96,8 +96,8 @@ def _protocol(material: Material, protocol: str, rows: pd.DataFrame) -> list[Blo
     if rows["n_bytes"].isna().all():
         views["bits per byte"] = [Text(LOSSY)]
     said = BEST.format(least=LEAST, clusters=comparison.resampled(best)) + FEW * (rows["seed"].nunique() < FEWEST_SEEDS)
-    drawn = chart(rows, material.styles, against, f"Protocol {protocol}", f"loss_by_ev{suffix(protocol)}.png")
-    drawn = under(rows, drawn)
+    file = f"loss_by_ev{suffix(protocol)}.png"
+    drawn = with_conditions(rows, chart(rows, material.styles, against, f"Protocol {protocol}", file))
     words = [Text(said), *([Text(RANK)] if len(models) > 1 else []), Text(CHOSEN), *([Text(HOLDS)] if holds else [])]
     how = Details([*words, *about_seeds(rows, material.styles)])
     return [Beside([Plot(drawn)], [Switch(f"unit-{protocol}", "show", views), how])]

@@ -13,7 +13,7 @@ from extrapolate.reports import styles
 from extrapolate.reports.chart import Axis, Chart, Panel, Series
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Details, Heading, Table, Text
-from extrapolate.reports.sections.base import Part, Section, Writer, parquet, picture, sections, suffix, under
+from extrapolate.reports.sections.base import Part, Section, Writer, parquet, picture, sections, suffix, with_conditions
 from extrapolate.reports.styles import MOST_BANDS, Style
 from extrapolate.reports.traces import Plot
 from extrapolate.results.columns import INT, REAL, TEXT, Column
@@ -111,14 +111,14 @@ class Positions(Section):
         named = styles.named(material.styles, material.rows[subject])
         seq_len, end = material.seq_len(subject), suffix(subject)
         drawn = Curves(curves, found, named, material.styles, seq_len)
-        losses = under(material.rows[subject], drawn.losses(f"loss_by_position{end}.png"))
+        losses = with_conditions(material.rows[subject], drawn.losses(f"loss_by_position{end}.png"))
         blocks: list[Block] = [Heading(2, "Where in the context"), Plot(losses)]
         files: dict[str, Writer] = {
             f"loss_by_position{end}.parquet": parquet(curves[LOSS_BY_POSITION.names]),
             **picture(losses),
         }
         if found:  # else nothing beyond L was evaluated
-            beyond = under(material.rows[subject], drawn.differences(f"failure_lengths{end}.png"))
+            beyond = with_conditions(material.rows[subject], drawn.differences(f"failure_lengths{end}.png"))
             table = pd.DataFrame([vars(one) for one in found])[FAILURE_LENGTHS.names]
             table = table.astype({"fails_from": "Int64", "holds_to": "Int64"})
             blocks += [
