@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from extrapolate.api.plot_encodings import plot_encodings as plot_encodings
     from extrapolate.api.rows import compare as compare
     from extrapolate.api.rows import report as report
+    from extrapolate.api.rows import rows as rows
     from extrapolate.api.run import attention as attention
     from extrapolate.api.run import export as export
     from extrapolate.api.run import generate as generate
@@ -47,7 +48,7 @@ _PUBLIC = {
     "evaluate": "api.evaluate", "evaluate_probes": "api.evaluate",
     "evaluate_tasks": "api.evaluate", "export": "api.run", "foreign": "interop.foreign",
     "generate": "api.run", "inspect": "api.evaluate", "load": "api.run",
-    "plot_encodings": "api.plot_encodings", "report": "api.rows", "status": "studies.status",
+    "plot_encodings": "api.plot_encodings", "report": "api.rows", "rows": "api.rows", "status": "studies.status",
     "sweep": "studies.sweep", "tokenize": "api.tokenize", "train": "api.train",
 }  # fmt: skip
 __all__ = ["__version__", *_PUBLIC]

@@ -11,7 +11,10 @@ T = TypeVar("T", bound=Hashable)
 RUN_FILE = "config.json"
 WEIGHTS, STATE = "model.safetensors", "state.safetensors"  # of a run: the final ones, and a training in progress
 HALF = "half"  # the folder of a run's model of half the budget
+CHECKPOINTS = "checkpoints"  # the folder of the weights that a run keeps on the way
+RESULTS = "results"  # the folder of a run's rows, see `results.kept`
 TRUNK = "trunk.safetensors"  # the state that a training returns to after a branch
+METADATA = "extrapolate"  # our entry in the header of a file of tensors
 LOG, METRICS = "metrics.jsonl", "metrics.parquet"  # of a training as it goes on, and after its end
 LISTED = 6  # names in a message; the others are counted
 
@@ -39,7 +42,8 @@ def below(folder: Path, tables: bool = False) -> tuple[list[Path], list[str]]:
     for path, folders, names in os.walk(folder, onerror=lambda error: unreadable.append(error.filename)):
         here = Path(path)
         hidden += [one for name in folders if name.startswith(".") for one in inside(here / name)]
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        own = {RESULTS} if RUN_FILE in names else set()
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in own)
         if run is not None and run in here.parents:
             within += [here] if wanted(names) else []
             continue

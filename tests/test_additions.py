@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 
 import extrapolate
+import extrapolate as xt
 from extrapolate.data.probes.base import probes
 
 ROOT = Path(__file__).parent.parent
@@ -193,7 +194,7 @@ def test_an_encoding_and_an_extension_pass_their_check(found) -> None:
 
 
 def test_a_protocol(folder, found, report) -> None:
-    rows = pd.read_parquet(folder / "ckpt/decay/evals.parquet").query("protocol == 'last-token'")
+    rows = xt.rows(folder / "ckpt/decay").query("protocol == 'last-token'")
     assert sorted(set(rows["factor"])) == [1, 2]
     assert 0 < rows["n_targets"].max() <= 512
     plain = rows[rows["model"] == "Decay"].set_index("factor")
@@ -256,7 +257,7 @@ def test_a_section_of_the_report(folder, found, report) -> None:
 
 
 def test_a_metric(folder, found) -> None:
-    rows = pd.read_parquet(folder / "ckpt/decay/evals.parquet")
+    rows = xt.rows(folder / "ckpt/decay")
     assert (rows["worst_loss"] > rows["loss"]).all()
     assert "\n- `worst_loss` (number, nats). The largest loss of a single target." in page(folder, "results.md")
     assert "The largest loss of a single target." in found["said"]["columns evals"]

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pandas as pd
 import pytest
 import torch
 
@@ -174,7 +173,7 @@ def test_the_commands_of_the_page_of_extensions_run(run_commands, tiny, tmp_path
     rope, drope = (Run.open(tmp_path / "ckpt/drope" / name).model for name in ("rope", "drope"))
     assert (rope.encoding.display, drope.encoding.display) == ("RoPE", "NoPE")
     assert rope.state_dict().keys() == drope.state_dict().keys()
-    found = pd.read_parquet(tmp_path / "ckpt/mixed/rnope/evals.parquet")
+    found = xt.rows(tmp_path / "ckpt/mixed/rnope")
     extended = {f"RNoPE + {extension}" for extension in ("log-n(unrotated layers)", "Llama 4")}
     assert {*found["model"]} == {"RNoPE", *extended}
 

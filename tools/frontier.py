@@ -44,7 +44,7 @@ from studies import RESULTS
 import extrapolate as xt
 from extrapolate import files, results
 from extrapolate.names import DOCUMENTS_TABLE, PROBES_TABLE, TEXT_TABLE
-from extrapolate.reports.gather import gather
+from extrapolate.reports.gather import Part, gather
 from extrapolate.reports.page import Table
 from extrapolate.reports.sections.learning_rates import FILE, tables_of
 from extrapolate.reports.sections.overview import RANK
@@ -130,13 +130,15 @@ def main(kind: str = "models", *runs: str) -> None:
 def unknown(kept: Path, runs: Iterable[Path]) -> list[Path]:
     """The evaluated runs at and below some folders that have rows which are not kept yet."""
 
-    def settings(folder: Path) -> set[tuple[str, str]]:
-        found = pd.read_parquet(folder / "evals.parquet", columns=["weights_sha256", "extension"])
-        return set(found.itertuples(index=False, name=None))
+    def settings(part: Part) -> set[tuple[str, str]]:
+        found = part.tables[TEXT_TABLE].select(["weights_sha256", "extension"]).to_pylist()
+        return {(row["weights_sha256"], row["extension"]) for row in found}
 
-    known = settings(kept) if kept.exists() else set()
-    found = [path.parent for folder in runs for path in sorted(folder.rglob("evals.parquet"))]
-    return [run for run in found if settings(run) - known]
+    def parts(*folders: Path) -> list[Part]:
+        return [part for every in (gather(folders).runs.values() if folders else ()) for part in every]
+
+    known = {one for part in parts(*([kept] if kept.exists() else [])) for one in settings(part)}
+    return [part.folder for part in parts(*runs) if settings(part) - known]
 
 
 def keep(kept: Path, runs: Sequence[Path]) -> None:
@@ -163,7 +165,7 @@ def without_positions(documents: pa.Table) -> pa.Table:
         name: "n_key" if name.startswith("key_") else "n_targets" for name in map(str, rows) if name.endswith("loss")
     }
     stretches = "block" in clusters_of(rows)[1]
-    by = [*results.EVALS.key, "model", "length", "document", *(["block"] if stretches else [])]
+    by = ["run", *results.EVALS.key, "model", "length", "document", *(["block"] if stretches else [])]
     numbers = rows[["n_targets", "n_bytes", "n_key"]].astype(float)
     sums = numbers.assign(**{name: rows[name].astype(float) * numbers[weight] for name, weight in weights.items()})
     total = sums.groupby([rows[name] for name in by], observed=True, dropna=False).sum(min_count=1).reset_index()

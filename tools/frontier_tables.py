@@ -107,7 +107,7 @@ class Rows(NamedTuple):
 def rows(kept: Path) -> Rows:
     """All that is kept there."""
     found = {path.stem: pd.read_parquet(path) for path in kept.glob("*.parquet")}
-    return Rows(found["evals"], found.get("eval_probes", pd.DataFrame()), found["eval_documents"])
+    return Rows(found["evals"], found.get("probes", pd.DataFrame()), found["eval_documents"])
 
 
 def table(kept: Rows) -> pd.DataFrame:

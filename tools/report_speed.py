@@ -5,7 +5,6 @@ extensions each, so that a report on them has six times as many models. Losses d
 """
 
 import resource
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,8 +15,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+import extrapolate as xt
 from extrapolate import results
 from extrapolate.names import AS_TRAINED
+from extrapolate.results import kept
 
 EXTENSIONS = (AS_TRAINED, *(f"pi:factor={factor}" for factor in (2, 4, 8, 16, 32)))
 SPREAD = 0.05  # nats: how far a document's loss moves
@@ -25,10 +26,11 @@ SPREAD = 0.05  # nats: how far a document's loss moves
 
 def relabelled(run: Path, at: int, folder: Path, protocol: str | None) -> int:
     """Writes a run that is made of the tables of another, and returns how many rows of documents it has."""
-    evals = results.read(run / "evals.parquet", results.EVALS)
+    table = kept.read_kept(run, results.EVALS)
+    evals = [] if table is None else table.to_pylist()
     chosen = {protocol} if protocol else {row["protocol"] for row in evals}
     plain = [row for row in evals if row["extension"] == AS_TRAINED and row["protocol"] in chosen]
-    documents = results.read_columns(run / "eval_documents.parquet", results.EVAL_DOCUMENTS).to_pandas()
+    documents = xt.rows(run, "documents")
     documents = documents[(documents["extension"] == AS_TRAINED) & documents["protocol"].isin(chosen)]
     rng = np.random.default_rng(at)
     rows, by_document = [], []
@@ -47,9 +49,6 @@ def relabelled(run: Path, at: int, folder: Path, protocol: str | None) -> int:
     columns = columns.astype({name: str for name in columns if columns[name].dtype == "category"})
     data = pa.Table.from_pandas(columns, results.EVAL_DOCUMENTS.schema(), preserve_index=False)
     results.write_columns(folder / "eval_documents.parquet", data, results.EVAL_DOCUMENTS)
-    for name in ("config.json", "metrics.parquet"):
-        if (run / name).exists():
-            shutil.copy(run / name, folder / name)
     return len(columns)
 
 

@@ -12,7 +12,7 @@ from extrapolate.api.settings import InspectionArguments, OpeningArguments, Prob
 from extrapolate.errors import UserError
 from extrapolate.evaluation.settings import EvaluationSettings, OpenedRuns, RunsOnText, SharedSettings, TextSettings
 from extrapolate.inspection.settings import InspectionSettings
-from extrapolate.names import INSPECTIONS_TABLE, PRECISIONS, TASKS_TABLE
+from extrapolate.names import PRECISIONS
 from extrapolate.progress import QUIET, Advance, Progress
 from extrapolate.runs.trust import decided
 from extrapolate.specs import did_you_mean
@@ -40,7 +40,7 @@ _WHAT = "What to ask"
 def evaluate(runs: "Runs", *, progress: Progress = QUIET, **settings: Unpack[TextArguments]) -> "pd.DataFrame":
     """Evaluates runs at several lengths and returns a row per run, extension, protocol and factor.
 
-    Each run also keeps its rows, in evals.parquet and eval_documents.parquet; docs/results.md describes the columns.
+    Each run also keeps its rows, in `results/`; docs/results.md describes the files and their columns.
     Each row scores the same targets as its control and as the other factors of its protocol.
 
     runs: runs, their folders, folders of them, `hf:NAME_OR_FOLDER`, or models of other libraries: a return value of
@@ -55,7 +55,7 @@ def evaluate(runs: "Runs", *, progress: Progress = QUIET, **settings: Unpack[Tex
     it, a mapping sets the limit of each protocol that it names. checkpoint: `last`, and the losses by fixed-target of
     half the budget if that model was kept; `all` for every checkpoint that was kept; or `half`. precisions: `fp32`,
     `bf16`, `int8`. keep_losses: also keep the loss of every target, in the run's
-    eval_targets.parquet. device: `cpu`, `cuda` or `auto`. data: the token store, if it has moved since the training.
+    `results/`. device: `cpu`, `cuda` or `auto`. data: the token store, if it has moved since the training.
     seq_len: L of `hf:` checkpoints (default: as in their configuration). trust_code: allow Python files that came with
     the runs to run, even if you have not run them before; see docs/trust.md.
 
@@ -82,7 +82,7 @@ def evaluate_probes(
 ) -> "pd.DataFrame":
     """Evaluates runs on probes and returns a row per run, extension, probe, factor and depth.
 
-    Each run also keeps its rows, in eval_probes.parquet. probes: `passkey,mqar:pairs=8`, or `all`. trials: the number
+    Each run also keeps its rows, in `results/`. probes: `passkey,mqar:pairs=8`, or `all`. trials: the number
     of windows per probe, length and depth. Other arguments are those of `evaluate`; RunsFailed has
     `evaluated.probe_rows`.
     """
@@ -160,7 +160,7 @@ def evaluate_tasks(
 ) -> "pd.DataFrame":
     """Evaluates runs on tasks of lm-eval and returns a row per run, extension, task and metric.
 
-    Each run also keeps its rows, in eval_tasks.parquet: docs/results.md describes the columns, docs/benchmarks.md the
+    Each run also keeps its rows, in `results/`: docs/results.md describes the columns, docs/benchmarks.md the
     method.
 
     runs, extend, device, seq_len, trust_code: as for `evaluate`; the run as trained is always included. tasks: names of
@@ -176,6 +176,7 @@ def evaluate_tasks(
     """
     from extrapolate.api.in_turn import table
     from extrapolate.evaluation.plans import extensions_to_evaluate
+    from extrapolate.results import TASKS, kept
 
     given = dict(
         runs=runs, tasks=tasks, extend=extend, length=length, limit=limit, include_path=include_path,
@@ -196,7 +197,8 @@ def evaluate_tasks(
             found = loaded.questions(lm, shots, limit)
             part = list(benchmarks.rows(lm, text, found))
             rows.extend(row | {"run": job.name} for row in part)
-            benchmarks.write(job.run.path / TASKS_TABLE, part, lm, text, found)
+            kept.add(job.run.path, TASKS, part)
+            benchmarks.check_scored(found, part)
 
     turns.work(jobs, work, [], "what was asked before this extension is kept")
     asked = table(rows, turns.left_out)
@@ -232,10 +234,10 @@ def _ready(given: Mapping[str, Any], progress: Progress) -> "tuple[InTurn, list[
     from extrapolate.interop import benchmarks
 
     benchmarks.check_installed()
-    from extrapolate import results
     from extrapolate.api.in_turn import InTurn
     from extrapolate.api.own_class import specs_of
     from extrapolate.evaluation.plans import extensions_to_evaluate, plan_for_texts
+    from extrapolate.results import kept
 
     precision, limit, length = given["precision"], given["limit"], given["length"]
     if precision not in PRECISIONS:
@@ -247,7 +249,7 @@ def _ready(given: Mapping[str, Any], progress: Progress) -> "tuple[InTurn, list[
     folders = [None if given[name] is None else path(name, given[name]) for name in ("include_path", "data_dir")]
 
     def check_run(run: "Run | ForeignRun") -> None:
-        results.check_grows(run.path / TASKS_TABLE, results.TASKS)
+        kept.check(run.path)
         run.checkpoints("last")
         run.build_model()
 
@@ -268,7 +270,7 @@ def _ready(given: Mapping[str, Any], progress: Progress) -> "tuple[InTurn, list[
 def inspect(runs: "Runs", *, progress: Progress = QUIET, **settings: Unpack[InspectionArguments]) -> "pd.DataFrame":
     """Measures how trained models use position and returns a row per quantity, layer, head and place.
 
-    Each run also keeps its rows, in inspections.parquet: docs/results.md describes the columns, and docs/inspection.md
+    Each run also keeps its rows, in `results/`: docs/results.md describes the columns, and docs/inspection.md
     every measurement. All numbers are of the last L/2 inputs of some windows of held-out text, which are the same
     inputs at every factor.
 
@@ -280,12 +282,12 @@ def inspect(runs: "Runs", *, progress: Progress = QUIET, **settings: Unpack[Insp
     Raises UserError before starting if a setting is invalid. If some of several runs fail, the others are inspected,
     and RunsFailed is raised at the end, with their rows in `evaluated`.
     """
-    from extrapolate import results
     from extrapolate.api.in_turn import InTurn, table
     from extrapolate.api.own_class import with_specs
     from extrapolate.api.training import opened_store
     from extrapolate.inspection import inspection
     from extrapolate.machine.devices import device_of
+    from extrapolate.results import INSPECTIONS, kept
 
     asked = settings_of(InspectionSettings, with_specs(settings))
     store, device = opened_store(settings.get("data")), device_of(settings.get("device") or "auto")
@@ -295,7 +297,7 @@ def inspect(runs: "Runs", *, progress: Progress = QUIET, **settings: Unpack[Insp
     def work(job: "Job[Store]", advance: Advance) -> None:
         own = replace(asked, extend=job.extensions)
         for part in inspection.inspect(job.run, job.given, own, device=device, progress=advance):
-            results.merge(job.run.path / INSPECTIONS_TABLE, part, results.INSPECTIONS)
+            kept.add(job.run.path, INSPECTIONS, part)
             rows.extend(row | {"run": job.name} for row in part)
 
     jobs = turns.jobs_on_text(asked, store, lambda run, text: inspection.check_run(run, text, asked))

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from extrapolate import results
 from extrapolate.api.in_turn import InTurn, Job, Runs
 from extrapolate.api.own_class import with_specs
 from extrapolate.api.training import opened_store
@@ -20,14 +19,14 @@ from extrapolate.machine.devices import device_of
 from extrapolate.machine.distributed import ALONE, Ranks, check_devices, joined
 from extrapolate.machine.limits import stay_within_quota
 from extrapolate.machine.memory import keep_freed_memory
-from extrapolate.names import DOCUMENTS_TABLE, PROBES_TABLE, TARGETS_TABLE, TEXT_TABLE
 from extrapolate.progress import QUIET, SILENT, Advance, Progress, warn
+from extrapolate.results import PROBES, kept
 from extrapolate.specs.settings import flagged_fields
 
 
 @dataclass(frozen=True)
 class Evaluated:
-    """The rows of losses and of probes that an evaluation gave, as `evals.parquet` and `eval_probes.parquet` have them.
+    """The rows of losses and of probes that an evaluation gave, see `results.tables`.
 
     Runs have the shortest names that tell them apart. left_out: a line for each extension that some of the runs were
     evaluated without, and for each reason. protocols: as the rows have them.
@@ -71,7 +70,7 @@ def evaluate_with(
         def own(job: Job[Store]) -> EvaluationSettings:
             return replace(settings, extend=job.extensions)
 
-        def kept(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        def with_speed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             return rows if timed else [row | {"tokens_per_s": None} for row in rows]
 
         def work(job: Job[Store], advance: Advance) -> None:
@@ -79,17 +78,14 @@ def evaluate_with(
             how: Any = dict(device=on, progress=advance, say=partial(warn, progress))
             passes = (lengths.evaluate(job.run, job.given, asked, **how) for asked in (own(job), own(job).halfway()))
             for rows, documents, targets in itertools.chain.from_iterable(passes):
-                rows = kept(rows)
+                rows = with_speed(rows)
                 if ranks.first:
-                    results.merge(path / DOCUMENTS_TABLE, documents, results.EVAL_DOCUMENTS)
-                    if settings.keep_losses or (path / TARGETS_TABLE).exists():
-                        results.merge_columns(path / TARGETS_TABLE, targets, results.EVAL_TARGETS, rows, job.run.name)
-                    results.merge(path / TEXT_TABLE, rows, results.EVALS)
+                    kept.add_losses(path, rows, documents, targets)
                 evaluated.rows.extend(row | named for row in rows)
             for rows in probing.evaluate(job.run, job.given, own(job), **how):
-                rows = kept(rows)
+                rows = with_speed(rows)
                 if ranks.first:
-                    results.merge(path / PROBES_TABLE, rows, results.PROBES)
+                    kept.add(path, PROBES, rows)
                 evaluated.probe_rows.extend(row | named for row in rows)
 
         evaluated.left_out.extend(turns.left_out)

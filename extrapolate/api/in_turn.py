@@ -50,15 +50,11 @@ class RunsFailed(RuntimeError):  # noqa: N818 (what failed are runs)
 
 @dataclass(frozen=True)
 class Job(Generic[T]):
-    """One run, with what the work needs, such as its text, the extensions that apply to it, and its name in rows.
-
-    others: the extensions that are asked for and do not apply to it.
-    """
+    """One run, with what the work needs, such as its text, the extensions that apply to it, and its name in rows."""
 
     run: Run | ForeignRun
     given: T
     extensions: tuple[str, ...]
-    others: tuple[str, ...]
     name: str
 
 
@@ -111,7 +107,6 @@ class InTurn:
                 run,
                 given,
                 tuple(text for text in extensions if text not in mine),
-                tuple(mine),
                 names[run.path.resolve()],
             )
             for (run, given), mine in zip(ready, reasons, strict=True)
@@ -166,7 +161,7 @@ class InTurn:
                 display.update(what, done, ends[-1] if done else None, note)  # the clock starts with the first input
 
             for job, end in zip(jobs, ends, strict=True):
-                locked = partial(keeping_rows, job.run, job.extensions, job.others, partial(warn, self.progress))
+                locked = partial(keeping_rows, job.run, job.extensions, partial(warn, self.progress))
                 with self._going_on(job.run.path), self.ranks.in_first(locked):
                     work(job, advance)
                 done = done if end is None else end  # a run that failed may have stopped before

@@ -1,4 +1,4 @@
-"""xt.report and xt.compare: the calls that read the rows of evaluated runs."""
+"""xt.rows, xt.report and xt.compare: the calls that read the rows of evaluated runs."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -46,6 +46,34 @@ def folders_of(runs: Any, name: str = "runs") -> list[Path]:
     """The folders of runs. Raises UserError, which names the argument, if something is neither a run nor a path."""
     named = arguments.several(name, runs, ((str, os.PathLike), "a run or a folder"))  # Run would import torch
     return [Path(one) for one in named]
+
+
+def rows(runs: Folders = "ckpt", table: str = "losses", *, progress: Progress = QUIET) -> "pd.DataFrame":
+    """Returns the rows that evaluated runs keep, as one table: docs/results.md describes the columns.
+
+    runs: evaluated runs, their folders, folders of them, or of kept tables, such as a report's. table: `losses`,
+    `documents` (the same losses by document), `targets` (by token, as `keep_losses` keeps them), `probes`, `tasks` or
+    `inspections`. Rows of weights that are no longer in a run's folder are left out.
+
+    Raises UserError if nothing was evaluated, or a file is damaged.
+    """
+    import pandas as pd
+
+    from extrapolate.names import INSPECTIONS_TABLE, PROBES_TABLE, TASKS_TABLE
+    from extrapolate.reports.gather import TEXT, gather
+    from extrapolate.results import EVAL_DOCUMENTS
+
+    files = {"losses": TEXT, "probes": PROBES_TABLE, "tasks": TASKS_TABLE, "inspections": INSPECTIONS_TABLE}
+    known = [*files, "documents", "targets"]
+    if table not in known:
+        raise UserError(f"there is no table '{table}'; {did_you_mean(table, known)}")
+    found = gather(folders_of(runs))
+    for message in found.left_out:
+        warn(progress, message)
+    if table in files:
+        return pd.DataFrame(found.rows(files[table]))
+    columns = found.documents().cast(EVAL_DOCUMENTS.schema()) if table == "documents" else found.targets()
+    return pd.DataFrame(columns.to_pandas())
 
 
 @public(WhichRows)

@@ -27,28 +27,31 @@ METRICS = plain(
     Column("val_loss", REAL, "nats per target", False, "The loss on the validation split.", "the row is of a step"),
 )  # fmt: skip
 _EVALS = Described(
-    "evals", "`evals.parquet` of a run and of a report", "run, extension, protocol and length", EVALS.groups
+    "evals",
+    "`PROTOCOL/` in a run's results, `evals.parquet` of a report",
+    "run, extension, protocol and length",
+    EVALS.groups,
 )
 TABLES = (
     _EVALS,
     Described(
-        "eval_documents", "`eval_documents.parquet` of a run and of a report",
+        "eval_documents", "`documents/PROTOCOL/` in a run's results, `eval_documents.parquet` of a report",
         "row of `evals`, document, stretch of it, and position in the window", EVAL_DOCUMENTS.groups, _EVALS,
     ),
     Described(
-        "eval_targets", "`eval_targets.parquet` of a run, with `eval-lengths --keep-losses`",
+        "eval_targets", "`targets/PROTOCOL/` in a run's results, with `eval-lengths --keep-losses`",
         "row of `evals` that has a loss, and target", EVAL_TARGETS.groups, _EVALS,
     ),
     Described(
-        "eval_probes", "`eval_probes.parquet` of a run, `probes.parquet` of a report",
+        "probes", "`probes/PROBE/` in a run's results, `probes.parquet` of a report",
         "run, extension, probe, length and depth", PROBES.groups, _EVALS,
     ),
     Described(
-        "eval_tasks", "`eval_tasks.parquet` of a run and of a report",
+        "eval_tasks", "`tasks/TASK/` in a run's results, `eval_tasks.parquet` of a report",
         "run, extension, length, and metric of a task of lm-eval", TASKS.groups, _EVALS,
     ),
     Described(
-        "inspections", "`inspections.parquet` of a run and of a report",
+        "inspections", "`inspections/MEASUREMENT/` in a run's results, `inspections.parquet` of a report",
         "run, extension, length, quantity, layer, head and place", INSPECTIONS.groups, _EVALS,
     ),
     Described(

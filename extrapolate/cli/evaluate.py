@@ -28,8 +28,8 @@ FEW = 4  # runs that are named one by one
 def eval_lengths(runs: RunPaths, dry_run: DryRun = False, as_json: AsJson = False, **given: Any) -> None:
     """Evaluate runs at several lengths.
 
-    Each run is evaluated as trained and with the extensions that apply to it. The rows are added to each run's
-    evals.parquet. A run that fails does not stop the others: the command says why, and ends with exit code 1.
+    Each run is evaluated as trained and with the extensions that apply to it, and keeps the rows in its folder
+    results/. A run that fails does not stop the others: the command says why, and ends with exit code 1.
 
     hf:NAME_OR_FOLDER is a Hugging Face checkpoint of a kind that docs/checkpoints.md lists: it becomes the run
     ckpt/hf-NAME.
@@ -118,7 +118,7 @@ def eval_tasks(
 ) -> None:
     """Ask trained models the benchmarks of lm-eval.
 
-    It needs the package lm-eval. The rows are kept in each run's eval_tasks.parquet, and reports show them. A run that
+    It needs the package lm-eval. Each run keeps its rows in its folder results/, and reports show them. A run that
     fails does not stop the others: the command says why, and ends with exit code 1.
     """
     os.environ.setdefault("TQDM_DISABLE", "1")  # before lm-eval imports tqdm, whose bars disturb ours
@@ -146,7 +146,7 @@ def inspect(runs: RunPaths, as_json: AsJson = False, **given: Any) -> None:
     """Measure how trained models use position.
 
     It says what each head attends to, how far back the model reads, and which frequencies of a rotary encoding carry
-    attention. The rows are kept in each run's inspections.parquet, and a report on the runs shows them. A run that
+    attention. Each run keeps its rows in its folder results/, and a report on the runs shows them. A run that
     fails does not stop the others: the command says why, and ends with exit code 1.
     """
     _show(partial(calls.inspect, runs, **given), partial(_show_inspected, as_json=as_json))

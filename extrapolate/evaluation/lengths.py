@@ -40,28 +40,23 @@ from extrapolate.evaluation.text import beginning_token, check_text
 from extrapolate.evaluation.window_losses import Inputs, Measured, inputs_of, joined, measure, prefixes_agree
 from extrapolate.folders import listed
 from extrapolate.model.language_model import LanguageModel
-from extrapolate.names import AS_TRAINED, PRECISIONS, TARGETS_TABLE
+from extrapolate.names import AS_TRAINED, PRECISIONS
 from extrapolate.progress import QUIET, Advance, Say, unseen
-from extrapolate.results import EVAL_DOCUMENTS, EVAL_TARGETS, EVALS, check_grows
+from extrapolate.results import EVAL_TARGETS, kept
 from extrapolate.runs.weights import Checkpoint
 
-# The rows of one setting for `evals.parquet`, `eval_documents.parquet` and `eval_targets.parquet` (see
-# `results.tables`); the last are columns, and empty without `keep_losses`.
+# The rows of one setting for EVALS, EVAL_DOCUMENTS and EVAL_TARGETS (see `results.tables`); the last are columns, and
+# empty without `keep_losses`.
 Rows = tuple[list[dict[str, Any]], list[dict[str, Any]], pa.Table]
 
-MOST_LOSSES = 2**23  # of targets, in the file of a run
+MOST_LOSSES = 2**23  # of targets, in a file
 
 
 def check_run(run: AnyRun, store: Store, settings: EvaluationSettings) -> None:
     """Raises UserError if a run cannot be evaluated at all: it is damaged, or its tokens are not the store's."""
     check_text(run, store)
     run.checkpoints(settings.checkpoint)
-    for name, table in (
-        ("evals.parquet", EVALS),
-        ("eval_documents.parquet", EVAL_DOCUMENTS),
-        (TARGETS_TABLE, EVAL_TARGETS),
-    ):
-        check_grows(run.path / name, table)
+    kept.check(run.path)
     run.build_model()
 
 
@@ -98,21 +93,17 @@ def check(run: AnyRun, store: Store, settings: EvaluationSettings) -> None:
                     validation_windows(store.split("validation"), length, FIT_TARGETS)
 
     check_plans(lengths_of(settings.factors, model.seq_len))
-    losses = 0
     for protocol in settings.protocols:
         layout = settings.layout(protocol, split, model.seq_len)
         check_plans(set(layout.plan_lengths()) - layout.rows.keys())
-        targets = sum(len(group.start_W) * group.scored for group in layout.control)
-        losses += targets * len(layout.rows) * len(chosen)
+        losses = sum(len(group.start_W) * group.scored for group in layout.control) * len(layout.rows)
+        if settings.keep_losses and losses > MOST_LOSSES:
+            raise UserError(
+                f"`keep_losses=True` would keep {losses} losses of each extension by {protocol}, and {MOST_LOSSES} is "
+                "the most: lower `max_targets`, or evaluate fewer lengths at once"
+            )
         if parse_protocol(protocol).bos:
             beginning_token(run, store)
-    losses *= len(run.checkpoints(settings.checkpoint)) * len(settings.precisions)
-    file = run.path / TARGETS_TABLE
-    if settings.keep_losses and losses + (kept := check_grows(file, EVAL_TARGETS)) > MOST_LOSSES:
-        raise UserError(
-            f"`keep_losses=True` would add up to {losses} losses to the {kept} of {file}, and {MOST_LOSSES} is the "
-            "most: lower `max_targets`, evaluate less at once, or delete that file"
-        )
 
 
 def evaluate(

@@ -30,9 +30,8 @@ from extrapolate.evaluation.window_losses import Inputs
 from extrapolate.machine.limits import memory_limit
 from extrapolate.machine.memory import forget_peak, peak_mib
 from extrapolate.model.language_model import LanguageModel
-from extrapolate.names import AS_TRAINED, PROBES_TABLE
+from extrapolate.names import AS_TRAINED
 from extrapolate.progress import QUIET, Advance, Say, unseen
-from extrapolate.results import PROBES, check_grows
 from extrapolate.specs import shown
 from extrapolate.statistics.intervals import wilson
 
@@ -51,7 +50,6 @@ def check(run: AnyRun, store: Store, settings: EvaluationSettings) -> None:
                 f"`trials={shown(settings.trials)}` windows of {longest} tokens take at least "
                 f"{needed // 10**9:,} GB of memory, and this machine has {limit // 10**9:,} GB: give fewer"
             )
-    check_grows(run.path / PROBES_TABLE, PROBES)
     split, vocabulary = store.split(settings.split), Vocabulary.of(store, run.config.vocab_size)
     for probe in settings.parsed_probes():
         for length in lengths_of(settings.factors, run.config.seq_len):
@@ -195,7 +193,7 @@ def evaluate(
     progress: Advance = unseen,
     say: Say = QUIET.say,
 ) -> Iterator[list[dict[str, Any]]]:
-    """Yields rows for `eval_probes.parquet` (see `results.tables`), one probe and extension at a time.
+    """Yields rows of PROBES (see `results.tables`), one probe and extension at a time.
 
     The plain model is always evaluated. Calls of `progress` add up to `expected_inputs`. Rows have no accuracy at
     lengths that do not fit into memory (`say` says so), or that the encoding is not defined at. What the

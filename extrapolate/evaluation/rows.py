@@ -1,4 +1,4 @@
-"""The rows of `evals.parquet`, `eval_documents.parquet` and `eval_targets.parquet` (see `results.tables`).
+"""The rows of EVALS, EVAL_DOCUMENTS and EVAL_TARGETS (see `results.tables`).
 
 Shapes: N targets, in the order of `Targets`.
 """
@@ -39,6 +39,11 @@ BLOCK_FACTOR = 16
 # Within a stretch, documents have a row for every bucket of L / POSITION_SHARE positions in the window: losses by
 # position are sums of these rows.
 POSITION_SHARE = 2
+# The columns of settings of the training whose names are taken. `seq_len` is `trained_length`.
+COLUMNS = {
+    "tokens": "budget", "precision": "training_precision", "probes": "training_probes", "device": "training_device",
+    "compile": "compiled",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -57,7 +62,7 @@ class TargetsAtLength:
     key_N: np.ndarray
 
     def row(self, setting: dict[str, Any], measured: Measured | None) -> dict[str, Any]:
-        """The row of `evals.parquet`; without a loss if nothing was measured."""
+        """The row of EVALS; without a loss if nothing was measured."""
         n_targets, targets = len(self.control_N), self.targets
         scored = None
         if measured is not None:
@@ -80,7 +85,7 @@ class TargetsAtLength:
         }
 
     def document_rows(self, setting: dict[str, Any], measured: Measured | None, split: Split) -> list[dict[str, Any]]:
-        """The rows of `eval_documents.parquet`."""
+        """The rows of EVAL_DOCUMENTS."""
         seq_len = setting["seq_len"]
         width = max(1, seq_len // POSITION_SHARE)
         targets = self.targets
@@ -133,7 +138,7 @@ class TargetsAtLength:
         return found
 
     def target_rows(self, setting: dict[str, Any], measured: Measured, split: Split) -> pa.Table:
-        """The rows of `eval_targets.parquet`, as columns."""
+        """The rows of EVAL_TARGETS, as columns."""
         targets, count = self.targets, len(self.control_N)
         documents = pa.DictionaryArray.from_arrays(pa.array(targets.document_N, pa.int32()), pa.array(split.ids))
         found = {
@@ -224,7 +229,7 @@ def common(
         "seq_len": config.seq_len,
         "trained_length": config.trained_length,
         "imported": _imported_from(config),
-        "layers": config.model.layers if isinstance(config, TrainedConfig | ImportedConfig) else None,
+        **_settings(config),
         "parameters": model.parameter_count(),
         "own_extension": config.extension,
         "config_hash": config.config_hash(),
@@ -235,6 +240,15 @@ def common(
         "version": __version__,
         "commit": provenance.commit(),
         "machine": provenance.machine(),
+    }
+
+
+def _settings(config: RunConfig) -> dict[str, Any]:
+    """The columns of every setting of the model and of its training; None if it is not known."""
+    model = config.model.model_dump() if isinstance(config, TrainedConfig | ImportedConfig) else {}
+    training = config.training.model_dump() if isinstance(config, TrainedConfig) else {}
+    return {name: model.get(name) for name in ModelConfig.model_fields} | {
+        COLUMNS.get(name, name): training.get(name) for name in TrainingConfig.model_fields if name != "seq_len"
     }
 
 
@@ -250,10 +264,9 @@ def _training(run: AnyRun, checkpoint: Checkpoint) -> dict[str, Any]:
     if not isinstance(config, TrainedConfig):
         names = (
             "origin", "origin_sha256", "preset", "training_corpus", "training_seconds", "training_taken", "tokens",
-            "annealed", "seed", "training_precision", "training_version", "training_commit", "training_machine",
+            "annealed", "training_version", "training_commit", "training_machine",
         )  # fmt: skip
         return dict.fromkeys(names)
-    training = config.training
     return {
         "origin": None if config.origin is None else config.origin.run,
         "origin_sha256": None if config.origin is None else config.origin.weights_sha256,
@@ -264,8 +277,6 @@ def _training(run: AnyRun, checkpoint: Checkpoint) -> dict[str, Any]:
         "training_taken": None if config.origin else run.training_taken(),
         "tokens": checkpoint.tokens,
         "annealed": checkpoint.annealed,
-        "seed": training.seed,
-        "training_precision": training.precision,
         "training_version": str(provenance.get("version", "")),
         "training_commit": str(provenance.get("commit", "")),
         "training_machine": str(provenance.get("machine", "")),

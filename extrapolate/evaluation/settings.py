@@ -95,7 +95,7 @@ class TextSettings(SharedSettings):
             usual="{most_targets}",
         ),
     ] = None
-    keep_losses: Annotated[bool, _text("also keep the loss of every scored token, in eval_targets.parquet")] = False
+    keep_losses: Annotated[bool, _text("also keep the loss of every scored token")] = False
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:

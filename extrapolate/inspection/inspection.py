@@ -21,9 +21,7 @@ from extrapolate.inspection.inspected import Inspected
 from extrapolate.inspection.measurements.base import Measurement, measurements
 from extrapolate.inspection.settings import PROTOCOL, InspectionSettings
 from extrapolate.machine.devices import to_device
-from extrapolate.names import INSPECTIONS_TABLE
 from extrapolate.progress import Advance, unseen
-from extrapolate.results import INSPECTIONS, check_grows
 from extrapolate.specs import LARGEST_WHOLE, shown
 
 MOST_WINDOWS, LEAST_WINDOWS = 16, 4  # by default, as many as have MOST_TOKENS at the longest length
@@ -46,7 +44,6 @@ def layout_of(settings: InspectionSettings, split: Split, seq_len: int) -> Layou
 def check_run(run: AnyRun, store: Store, settings: InspectionSettings) -> None:
     """Raises UserError if a run cannot be measured at all, because it is damaged or of another text."""
     lengths.check_run(run, store, settings.evaluation())
-    check_grows(run.path / INSPECTIONS_TABLE, INSPECTIONS)
 
 
 def check(run: AnyRun, store: Store, settings: InspectionSettings) -> None:
@@ -74,7 +71,7 @@ def expected_inputs(run: AnyRun, store: Store, settings: InspectionSettings) -> 
 def inspect(
     run: AnyRun, store: Store, settings: InspectionSettings, *, device: str = "cpu", progress: Advance = unseen
 ) -> Iterator[list[dict[str, Any]]]:
-    """Yields rows for `inspections.parquet` (see `results.tables`), for one extension and length at a time.
+    """Yields rows of INSPECTIONS (see `results.tables`), for one extension and length at a time.
 
     The run as it was trained is always inspected. A measurement that is not possible has a row for each quantity,
     without a value but with the reason.

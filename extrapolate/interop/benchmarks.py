@@ -18,7 +18,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from extrapolate import results
 from extrapolate.errors import UserError
 from extrapolate.evaluation.rows import common, label_of
 from extrapolate.results.tables import TASKS
@@ -167,7 +166,7 @@ def _as_it_is_now(own: Path | None) -> Iterator[None]:
 
 
 def rows(model: "RunLM", extension: str, found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The rows of `eval_tasks.parquet`, one for each metric of each task or group of tasks."""
+    """The rows of TASKS (see `results.tables`), one for each metric of each task or group of tasks."""
     run = model.run
     shared = common(run, model.loaded, model.checkpoint, model.precision, "", "")
     shared |= {
@@ -215,22 +214,8 @@ def rows(model: "RunLM", extension: str, found: Mapping[str, Any]) -> Iterator[d
             }
 
 
-def write(path: Path, rows: Sequence[dict[str, Any]], model: "RunLM", extension: str, found: Mapping[str, Any]) -> None:
-    """Adds the rows of a model to the table of its run, in place of all that it has on what was asked.
-
-    Raises UserError afterwards if a task has no score that is a number, and so no row.
-    """
-    of_model = (extension, model.max_length, model.checkpoint.step, model.precision)
-    asked = {(task, _shots(task, found), *of_model) for task in found["results"]}
-
-    def other(row: dict[str, Any]) -> dict[str, Any] | None:
-        place = tuple(row[name] for name in ("task", "shots", "extension", "length", "step", "precision"))
-        return None if place in asked else row
-
-    if path.exists():
-        results.change(path, TASKS, other)
-    if rows:
-        results.merge(path, list(rows), TASKS)
+def check_scored(found: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Raises UserError if a task has no score that is a number, and so no row."""
     if unscored := sorted(found["samples"].keys() - {row["task"] for row in rows}):
         raise UserError(f"no score of {', '.join(unscored)} is a number: return numbers from process_results")
 

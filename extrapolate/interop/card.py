@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from extrapolate import results, specs
+from extrapolate import specs
 from extrapolate.catalogue.entries import paragraphs
-from extrapolate.names import AS_TRAINED, TEXT_TABLE
+from extrapolate.names import AS_TRAINED
 from extrapolate.reports.escaping import markdown
+from extrapolate.results import EVALS, kept
 from extrapolate.runs.config import ImportedConfig, TrainedConfig
 from extrapolate.runs.run import Run
 from extrapolate.version import __version__
@@ -141,10 +142,8 @@ def _published(source: str) -> str:
 
 def _losses(run: Run) -> Iterator[str]:
     """A table for each protocol that the run was evaluated with, without extensions."""
-    table = run.path / TEXT_TABLE
-    rows = results.read(table, results.EVALS) if table.is_file() else []
-    weights = run.checkpoints("last")[-1].sha256  # there may also be rows of an earlier training in this folder
-    rows = [row for row in rows if row["extension"] == AS_TRAINED and row["weights_sha256"] == weights]
+    found = kept.read_kept(run.path, EVALS, [run.checkpoints("last")[-1].sha256])
+    rows = [] if found is None else [row for row in found.to_pylist() if row["extension"] == AS_TRAINED]
     if not rows:
         yield "It was not evaluated before it was exported."
         return

@@ -1,4 +1,4 @@
-"""From evals.parquet to tables, plots and a page. Reads Parquet and nothing else: no model is needed."""
+"""From the rows of evaluations to tables, plots and a page. Reads Parquet and nothing else: no model is needed."""
 
 from extrapolate.reports.write import Written, write_report
 

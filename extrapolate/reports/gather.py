@@ -1,7 +1,5 @@
 """Reads the tables of evaluated runs together."""
 
-import json
-import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,23 +8,21 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-from safetensors import SafetensorError, safe_open
 
 from extrapolate import results
 from extrapolate.errors import UserError
-from extrapolate.folders import LOG, METRICS, RUN_FILE, STATE, WEIGHTS, below, listed, told_apart
+from extrapolate.folders import RESULTS, RUN_FILE, below, listed, told_apart
 from extrapolate.names import DOCUMENTS_TABLE as DOCUMENTS
 from extrapolate.names import PROBES_TABLE
 from extrapolate.names import TEXT_TABLE as TEXT
 from extrapolate.reports.study import exchanged, without_run
+from extrapolate.results import kept
 from extrapolate.results.columns import Table
-from extrapolate.results.identity import Trained, own_versions, run_of, trained
+from extrapolate.results.identity import Trained, run_of, trained
 from extrapolate.statistics.documents import belonging
 
 PAGE = "report.md"  # what a report writes beside the tables that it copied
 HTML_PAGE = "report.html"
-RECORD = "extrapolate"  # in the header of a run's weights: how they were made
-REPORTED_PROBES = "probes.parquet"  # a report's copy of the tables of probes
 
 Row = dict[str, Any]
 
@@ -35,7 +31,7 @@ Row = dict[str, Any]
 class Part:
     """The rows of one run in one folder, under the name that the run has there; its tables by file.
 
-    own: whether the folder is the run's own; then all rows in it are of that run, and its name is the folder's.
+    own: whether the folder is the run's own, whose rows are kept by setting; others hold whole tables.
     """
 
     folder: Path
@@ -50,8 +46,10 @@ class Part:
 
     def documents(self) -> pa.Table:
         """The rows of documents."""
-        rows = results.read_columns(self.folder / DOCUMENTS, results.EVAL_DOCUMENTS)
-        return rows if self.own else _of_run(rows, self.name)
+        if self.own:
+            found = kept.read_kept(self.folder, results.EVAL_DOCUMENTS, kept.weights_in(self.folder))
+            return results.EVAL_DOCUMENTS.schema().empty_table() if found is None else found
+        return _of_run(results.read_columns(self.folder / DOCUMENTS, results.EVAL_DOCUMENTS), self.name)
 
 
 @dataclass(frozen=True)
@@ -73,26 +71,34 @@ class Evaluated:
         return {sha256 for table in tables for sha256 in table["weights_sha256"].unique().to_pylist()}
 
     def evals(self) -> list[Row]:
-        """The rows of every `evals.parquet`. Raises UserError as `rows` does."""
+        """The rows of losses on text."""
         return self.rows(TEXT)
 
     def documents(self) -> pa.Table:
-        """The rows of every `eval_documents.parquet`, as columns (see `results.read_columns`).
+        """Their rows by document, as columns (see `results.read_columns`).
 
-        Raises UserError if one is damaged, or missing beside losses on text.
+        Raises UserError if a file is damaged, or missing beside losses on text.
         """
         found = [results.EVAL_DOCUMENTS.schema().empty_table()]
         for name, parts in self.runs.items():
             taken: set[tuple[Any, ...]] = set()
             every = [(part.documents(), part) for part in parts if TEXT in part.tables]
             for rows, part in sorted(every, key=lambda one: -len(one[0])):  # with losses by position, before sums
-                mine = _by_key(part.tables[TEXT], results.EVALS)
+                mine = part.tables[TEXT].to_pylist()
                 if taken:
-                    new = [row for key, row in mine.items() if key not in taken]
-                    rows = belonging(rows, new, _without_run(results.EVALS))
-                taken |= mine.keys()
+                    new = [row for row in mine if _key(row, results.EVALS) not in taken]
+                    rows = belonging(rows, new, results.EVALS.key)
+                taken |= {_key(row, results.EVALS) for row in mine}
                 found.append(called(rows, name))
         return pa.concat_tables(found[1:] or found)
+
+    def targets(self) -> pa.Table:
+        """Their losses by token, as columns, of the runs that keep them."""
+        found = [results.EVAL_TARGETS.schema().empty_table()]
+        for name, parts in self.runs.items():
+            own = [kept.read_kept(one.folder, results.EVAL_TARGETS, kept.weights_in(one.folder)) for one in parts]
+            found += [called(rows, name).cast(found[0].schema) for rows in own[:1] if rows is not None]
+        return pa.concat_tables(found).unify_dictionaries()
 
     def asked(self, values: Mapping[str, Collection[object]]) -> "Evaluated":
         """Without losses and probes that have other values in a column; `left_out` says which.
@@ -123,58 +129,21 @@ class Evaluated:
         return [f"left out, for they have no {what}{restricted}: {listed(without)}"] if without else []
 
     def rows(self, file: str) -> list[Row]:
-        """The rows of a file for all runs, under the runs' names. A row that several folders have is taken once.
-
-        Raises UserError if the folders disagree about a row.
-        """
+        """The rows of a file for all runs, under the runs' names. A row that several folders have is taken once."""
         table, found = results.KEPT[file], []
         for name, parts in self.runs.items():
-            taken: dict[tuple[Any, ...], tuple[Row, Part]] = {}
+            taken: set[tuple[Any, ...]] = set()
             for part in parts:
-                for key, row in _by_key(part.tables[file], table).items() if file in part.tables else ():
-                    before, other = taken.setdefault(key, (row, part))
-                    for value in table.values:
-                        if str(before[value]) == str(row[value]):  # NaN is like NaN
-                            continue
-                        sources = sources_of([part.folder for part in parts])
-                        raise UserError(
-                            f"{sources[other.folder]} and {sources[part.folder]} differ in {file} for the same "
-                            f"weights, {name}: the {value} of {row['model']} at {row['factor']:g}x is "
-                            f"{before[value]} and {row[value]}. Leave out one"
-                        )
-            found += [row | {"run": name} for row, _ in taken.values()]
+                rows = part.tables[file].to_pylist() if file in part.tables else []
+                new = [row for row in rows if _key(row, table) not in taken]
+                taken |= {_key(row, table) for row in new}
+                found += [row | {"run": name} for row in new]
         return found
 
-    def check_versions(self) -> None:
-        """Raises UserError if tables have rows of different versions of an extension's file."""
-        versions: dict[str, tuple[str, Path]] = {}
-        for part in (part for parts in self.runs.values() for part in parts):
-            for table in part.tables.values():
-                rows = table.select(["extension", "extension_sha256"]).group_by(["extension", "extension_sha256"])
-                for row in rows.aggregate([]).to_pylist():
-                    for own, version in own_versions(row["extension"], row["extension_sha256"]).items():
-                        before, folder = versions.setdefault(own, (version, part.folder))
-                        if before != version:
-                            where = folder if folder == part.folder else f"{folder} and {part.folder}"
-                            raise UserError(
-                                f"{own} in {where} is of different versions of that file: evaluate all with the same "
-                                "version, which drops the rows of others"
-                            )
 
-
-def _without_run(table: Table) -> list[str]:
-    return [name for name in table.key if name != "run"]
-
-
-def _by_key(rows: pa.Table, table: Table) -> dict[tuple[Any, ...], Row]:
-    """The rows of one run, by their key."""
-    return {tuple(row[name] for name in _without_run(table)): row for row in rows.to_pylist()}
-
-
-def sources_of(folders: Sequence[Path]) -> dict[Path, str]:
-    """The folders' names in messages: their paths from the folder that holds all of them."""
-    common = Path(os.path.commonpath([folder.parent for folder in folders]))
-    return {folder: folder.relative_to(common).as_posix() for folder in folders}
+def _key(row: Row, table: Table) -> tuple[Any, ...]:
+    """What a row of one run replaces others by."""
+    return tuple(row[name] for name in table.key)
 
 
 def _of_run(rows: pa.Table, name: str) -> pa.Table:
@@ -182,18 +151,28 @@ def _of_run(rows: pa.Table, name: str) -> pa.Table:
 
 
 def _tables(folder: Path) -> dict[str, pa.Table]:
-    """The tables in a folder. Raises UserError if one is damaged."""
+    """The tables in a folder. Raises UserError if one is damaged.
+
+    Of a run, only the rows of weights that are there, and none if there are none of the last ones.
+    """
+    if (folder / RUN_FILE).exists():
+        weights = kept.weights_in(folder)
+        if weights is not None and not (weights and kept.folder_of(folder, weights[0]).is_dir()):
+            return {}
+        every = {file: kept.read_kept(folder, table, weights) for file, table in results.KEPT.items()}
+        return {file: rows for file, rows in every.items() if rows is not None}
     return {
         file: results.read_columns(path, table)
         for file, table in results.KEPT.items()
-        if (path := table_in(folder, file)) is not None
+        if (path := folder / file).exists()
     }
 
 
 def _parts(folder: Path, tables: Mapping[str, pa.Table]) -> Iterator[Part]:
     """The runs that have rows in a folder."""
     if (folder / RUN_FILE).exists():
-        yield Part(folder, folder.name, True, tables)
+        if tables:
+            yield Part(folder, folder.name, True, tables)
         return
     for name in dict.fromkeys(name for rows in tables.values() for name in rows["run"].unique().to_pylist()):
         mine = {file: _of_run(rows, name) for file, rows in tables.items()}
@@ -207,7 +186,7 @@ def _run(part: Part) -> Trained:
         raise UserError(
             f"{part.folder} holds results of several trainings"
             + (
-                ": evaluate it again, which drops those of weights that are gone, or delete its tables"
+                f": delete those in {RESULTS}/ that are not of its weights, which are not in the folder"
                 if part.own
                 else f" as one run, {part.name}: make it again from the runs, or leave it out"
             )
@@ -218,12 +197,6 @@ def _run(part: Part) -> Trained:
 def called(rows: pa.Table, name: str) -> pa.Table:
     """The rows, with this name for their run."""
     return rows.set_column(rows.column_names.index("run"), "run", pa.repeat(name, len(rows)).dictionary_encode())
-
-
-def table_in(folder: Path, file: str) -> Path | None:
-    """The path of a table in a folder, or None. The table of probes has another name in a report."""
-    names = (file, REPORTED_PROBES) if file == PROBES_TABLE else (file,)
-    return next((folder / name for name in names if (folder / name).exists()), None)
 
 
 def gather(paths: Sequence[Path]) -> Evaluated:
@@ -250,8 +223,10 @@ def gather(paths: Sequence[Path]) -> Evaluated:
         folders, unsearched = below(path, tables=True)
         left_out += unsearched
         for folder in folders:
-            if all(table_in(folder, name) is None for name in results.KEPT):
-                unevaluated += [folder] if (folder / RUN_FILE).exists() else []
+            if (folder / RUN_FILE).exists():
+                (inside if (folder / RESULTS).is_dir() else unevaluated).append(folder)
+            elif not any((folder / name).exists() for name in results.KEPT):
+                continue
             elif folder != path and (folder / PAGE).exists():
                 copies.append(folder)
             else:
@@ -269,53 +244,20 @@ def gather(paths: Sequence[Path]) -> Evaluated:
     ):
         left_out += [f"left out, for {why}: {listed(folders)}"] if folders else []
     parts = [part for folder in found for part in _parts(folder, _tables(folder))]
-    if stale := [part.folder for part in parts if _of_other_weights(part)]:
-        if len(stale) == len(parts):
-            raise UserError(f"{listed(stale)}: no result is of the weights that are there now; evaluate again")
-        left_out.append(f"left out, for no result is of the weights that are there now: {listed(stale)}")
-    return _evaluated([part for part in parts if part.folder not in stale], left_out)
+    stale = [folder for folder in found if (folder / RUN_FILE).exists() and _has_others(folder)]
+    if gone := [folder for folder in stale if folder not in {part.folder for part in parts}]:
+        if not parts:
+            raise UserError(f"{listed(gone)}: no result is of the weights that are there now; evaluate again")
+        left_out.append(f"left out, for no result is of the weights that are there now: {listed(gone)}")
+    if more := [folder for folder in stale if folder not in gone]:
+        left_out.append(f"not read, for they are of weights that are gone: some results of {listed(more)}")
+    return _evaluated(parts, left_out)
 
 
-def _of_other_weights(part: Part) -> bool:
-    """Whether a run's folder has weights, or a training in progress, that none of its results is of.
-
-    Weights that are damaged or lack our record are not the evaluated ones.
-    """
-    if not part.own:
-        return False
-    if not (part.folder / WEIGHTS).is_file():
-        state, log, metrics = ((part.folder / name).is_file() for name in (STATE, LOG, METRICS))
-        return state or (log and not metrics) or _of_another_configuration(part)
-    try:
-        values = weights_of(part.folder)
-    except OSError:  # no permission to read it, so nothing is known
-        return False
-    evaluated = [one for rows in part.tables.values() for one in trained(rows)]
-    last = max(one.step for one in evaluated)
-    return all(one.weights_sha256 != values for one in evaluated if one.step == last)
-
-
-def weights_of(run: Path) -> str | None:
-    """The hash that the header of a run's last weights has; None if they are missing, damaged or lack our record.
-
-    Raises OSError if they cannot be read.
-    """
-    try:
-        with safe_open(run / WEIGHTS, framework="numpy") as file:
-            return str(json.loads((file.metadata() or {})[RECORD])["values"])
-    except (FileNotFoundError, SafetensorError, TypeError, KeyError, ValueError):
-        return None
-
-
-def _of_another_configuration(part: Part) -> bool:
-    from extrapolate.runs.config import training_of  # these import torch, which a report rarely needs
-    from extrapolate.runs.run import Run
-
-    try:
-        here = training_of(Run.open(part.folder).config)
-    except UserError:  # it is damaged, so nothing is known
-        return False
-    return all(one[: len(here)] != here for rows in part.tables.values() for one in trained(rows))
+def _has_others(run: Path) -> bool:
+    """Whether a run keeps rows of weights that are not in its folder."""
+    here = kept.weights_in(run)
+    return here is not None and bool(kept.of_other_weights(run, here))
 
 
 def _evaluated(found: Collection[Part], left_out: list[str]) -> Evaluated:
@@ -336,6 +278,4 @@ def _evaluated(found: Collection[Part], left_out: list[str]) -> Evaluated:
             left_out.append(f"taken once, for they hold the run {parts[0].folder} too: {listed(again)}")
     named = told_apart({run: parts[0].place for run, parts in runs.items()})
     names = {part.folder: named[run] for run, parts in runs.items() for part in parts if part.place[0] != part.folder}
-    evaluated = Evaluated(names, tuple(left_out), {named[run]: parts for run, parts in runs.items()}, others)
-    evaluated.check_versions()
-    return evaluated
+    return Evaluated(names, tuple(left_out), {named[run]: parts for run, parts in runs.items()}, others)

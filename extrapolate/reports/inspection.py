@@ -1,4 +1,4 @@
-"""Tables of how models use position, from the rows of `inspections.parquet`.
+"""Tables of how models use position, from rows of INSPECTIONS.
 
 Each table is about one run, extension, split and set of windows: runs are not averaged, because their heads differ.
 """

@@ -1,4 +1,4 @@
-"""Tables of probes, from `eval_probes.parquet`: accuracies and margins by length, and by length and depth."""
+"""Tables of probes, from rows of PROBES: accuracies and margins by length, and by length and depth."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -113,7 +113,7 @@ def _pivot(rows: pd.DataFrame, index: list[str], value: str, summary: Callable[.
 
 
 def frame_of(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    """Rows of `eval_probes.parquet` as a frame; missing numbers do not change a column's type."""
+    """Rows of probes as a frame; missing numbers do not change a column's type."""
     return pd.DataFrame(rows).astype(dict.fromkeys(MAY_BE_MISSING, float))
 
 

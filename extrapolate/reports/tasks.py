@@ -1,4 +1,4 @@
-"""Tables of benchmarks, from the rows of `eval_tasks.parquet`."""
+"""Tables of benchmarks, from rows of TASKS."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -67,7 +67,7 @@ def write_report(
     evals = evaluated.evals()
     documents = evaluated.documents()
     if asked is not None:
-        documents = belonging(documents, evals, results.EVALS.key)
+        documents = belonging(documents, evals, ("run", *results.EVALS.key))
     material = collect(evaluated, evals, documents, baseline, only)
     material = replace(material, command=command(runs, {"baseline": baseline, **only}))
     blocks, beside = lay_out(material)

@@ -2,8 +2,7 @@
 
 from extrapolate.results.columns import Column, Group, Table
 from extrapolate.results.parquet import (
-    change,
-    check_grows,
+    check,
     merge,
     merge_columns,
     read,
@@ -17,6 +16,6 @@ from extrapolate.results.tables import EVAL_DOCUMENTS, EVAL_TARGETS, EVALS, INSP
 
 __all__ = [
     "EVALS", "EVAL_DOCUMENTS", "EVAL_TARGETS", "INSPECTIONS", "KEPT", "PROBES", "TASKS", "Column", "Group", "Table",
-    "change", "check_grows", "merge", "merge_columns", "read", "read_columns", "read_frame", "write", "write_columns",
+    "check", "merge", "merge_columns", "read", "read_columns", "read_frame", "write", "write_columns",
     "write_frame",
 ]  # fmt: skip

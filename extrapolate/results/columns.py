@@ -44,14 +44,15 @@ class Group:
 
 @dataclass(frozen=True)
 class Table:
-    """A table's columns in groups, and its key: a row replaces older ones with the same key.
+    """A table's columns in groups, and its key: rows replace all older ones of a run with the same key.
 
-    values: the columns in which rows with the same key and run must agree if several folders are read together.
+    by: the column that names what was asked. folder: where a run keeps the rows, see `results.kept`.
     """
 
     groups: tuple[Group, ...]
     key: tuple[str, ...]
-    values: tuple[str, ...] = ()
+    by: str = ""
+    folder: str = ""
 
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]

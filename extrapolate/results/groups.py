@@ -11,6 +11,7 @@ from extrapolate.results.speed import MOST_TAKEN
 
 _NO_OPTIMUM = "the corpus is not `synthetic:`"
 _IMPORTED = "the run was imported"
+_FOREIGN = "another library runs the model"
 NO_OTHERS = "there are no other candidates"
 
 
@@ -56,7 +57,7 @@ def as_labels(group: Group) -> Group:
 
 
 def key(own: str) -> tuple[str, ...]:
-    return ("run", "extension", own, "factor", "split", "step", "precision", "targets_hash")
+    return ("extension", own, "factor", "split", "step", "precision", "targets_hash")
 
 
 PROTOCOL = always(
@@ -105,7 +106,7 @@ MODEL = Group(
         always("caption", TEXT, "", "A note to print below every table with this encoding; often an empty string."),
         always("seq_len", INT, "tokens", "The training length L, the unit of `factor`."),
         always("trained_length", INT, "tokens", "The length of the training windows; not L if the run was tuned."),
-        sometimes("layers", INT, "", "The number of blocks.", "another library runs the model"),
+        sometimes("layers", INT, "", "The number of blocks.", _FOREIGN),
         sometimes(
             "parameters", INT, "", "The number of parameters; shared ones count once.",
             "another library runs the model and it is not a torch module",
@@ -156,6 +157,46 @@ TRAINING = Group(
         sometimes("training_machine", TEXT, "", "The machine that trained the run.", _IMPORTED),
     ),
 )  # fmt: skip
+SETTINGS = Group(
+    "settings", "how the model was built and trained: every setting, as resolved",
+    (
+        sometimes("budget", INT, "tokens", "The tokens of the whole training.", _IMPORTED),
+        sometimes("batch_tokens", INT, "tokens", "The tokens of an optimiser step.", _IMPORTED),
+        sometimes("optimizer", TEXT, "", "`muon` (for the blocks' matrices) or `adamw` (for all).", _IMPORTED),
+        sometimes("lr", REAL, "", "The peak learning rate.", _IMPORTED),
+        sometimes("min_lr_ratio", REAL, "", "The learning rate at the end, as a share of the peak.", _IMPORTED),
+        sometimes("warmup_ratio", REAL, "", "The share of the steps in which the rate rises to its peak.", _IMPORTED),
+        sometimes("weight_decay", REAL, "", "The decay of the weights.", _IMPORTED),
+        sometimes("beta1", REAL, "", "AdamW's decay of the mean of gradients.", _IMPORTED),
+        sometimes("beta2", REAL, "", "AdamW's decay of the mean of their squares.", _IMPORTED),
+        sometimes("clip", REAL, "", "The largest norm of a step's gradient.", _IMPORTED),
+        sometimes(
+            "training_probes", TEXT, "", "The share of training windows with each probe, as `--probes` takes it.",
+            f"{_IMPORTED}, or all windows were text",
+        ),
+        sometimes("micro_batch_tokens", INT, "tokens", "The tokens of a forward pass of the training.", _IMPORTED),
+        sometimes("training_device", TEXT, "", "The device of the training: `cpu` or `cuda`.", _IMPORTED),
+        sometimes("compiled", pa.bool_(), "", "Whether the training used torch.compile.", _IMPORTED),
+        sometimes("vocab_size", INT, "tokens", "The tokens that the model embeds.", _FOREIGN),
+        sometimes("width", INT, "channels", "D, the channels of the residual stream.", _FOREIGN),
+        sometimes("heads", INT, "", "The heads of attention in a block.", _FOREIGN),
+        sometimes("kv_heads", INT, "", "The heads of keys and values in a block.", _FOREIGN),
+        sometimes("head_dim", INT, "channels", "The channels of a head.", _FOREIGN),
+        sometimes("ff_width", INT, "channels", "The channels of the feed-forward.", _FOREIGN),
+        sometimes("tied_embeddings", pa.bool_(), "", "Whether input and output share their embeddings.", _FOREIGN),
+        sometimes("dropout", REAL, "", "The probability of dropout on the residual stream's inputs.", _FOREIGN),
+        sometimes("norm_eps", REAL, "", "What RMSNorm adds to the mean square.", _FOREIGN),
+        sometimes("ssmax", pa.bool_(), "", "Whether the scores of query i are multiplied by s ln(i + 1).", _FOREIGN),
+        sometimes("qk_norm", pa.bool_(), "", "Whether queries and keys are normalised per head.", _FOREIGN),
+        sometimes("qkv_bias", pa.bool_(), "", "Whether queries, keys and values have biases.", _FOREIGN),
+        sometimes("sinks", pa.bool_(), "", "Whether each head has a learned sink.", _FOREIGN),
+        sometimes("output_gate", pa.bool_(), "", "Whether each head's output has a learned gate.", _FOREIGN),
+        sometimes("differential", pa.bool_(), "", "Whether each head has a second query.", _FOREIGN),
+        sometimes("canon", pa.bool_(), "", "Whether blocks have causal convolutions of 4 tokens.", _FOREIGN),
+        sometimes("activation", TEXT, "", "The feed-forward's activation: `silu` or `gelu_tanh`.", _FOREIGN),
+        sometimes("post_norms", pa.bool_(), "", "Whether the outputs of a block's parts are normalised.", _FOREIGN),
+    ),
+)  # fmt: skip
 _COST = Group(
     "cost", "what the evaluation took",
     (
@@ -191,4 +232,4 @@ PROVENANCE = Group(
         always("evaluated_at", pa.timestamp("s", tz="UTC"), "UTC", "When the evaluation of this row ended."),
     ),
 )  # fmt: skip
-RUN = (MODEL, TRAINING, _COST, IDENTITY, PROVENANCE)
+RUN = (MODEL, TRAINING, SETTINGS, _COST, IDENTITY, PROVENANCE)

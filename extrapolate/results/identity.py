@@ -1,10 +1,9 @@
-"""Identifying the run that rows belong to, as folders can be renamed or trained again.
+"""Identifying the run that rows belong to, as folders can be renamed, copied or trained again.
 
 A run is identified by its training and weights, which are columns of every table except that of documents, whose rows
 belong to rows of losses.
 """
 
-import re
 from collections.abc import Collection
 from typing import NamedTuple
 
@@ -21,20 +20,6 @@ class Trained(NamedTuple):
     seed: int | None
     step: int
     weights_sha256: str
-
-
-_OWN = re.compile(r"([^:+(),=]+\.py):\w+")  # a user's file in an extension's text, followed by a class
-
-
-def own_versions(extension: str, sha256: str | None) -> dict[str, str]:
-    """The hashes of the users' files in an extension's text, by their names, from those of a row.
-
-    An edit of a file changes all of its classes: they may share constants and functions.
-    """
-    if sha256 is None:
-        return {}
-    own, hashes = [name.strip() for name in _OWN.findall(extension)], sha256.split("+")
-    return dict(zip(own, hashes, strict=True)) if len(own) == len(hashes) else {extension: sha256}
 
 
 def trained(rows: pa.Table) -> set[Trained]:

@@ -4,7 +4,7 @@ Files have page checksums, by which Parquet detects damaged values. Those of oth
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,9 +93,9 @@ def read_frame(path: Path) -> "pd.DataFrame":
         return _parsed(path).to_pandas(ignore_metadata=True)
 
 
-def check_grows(path: Path, table: Table) -> int:
-    """The number of rows. Raises UserError if the file exists and `merge` cannot add rows to it."""
-    return len(_kept(path, table))
+def check(path: Path, table: Table) -> None:
+    """Raises UserError if the file cannot be read, or `merge` cannot add rows to it."""
+    _kept(path, table)
 
 
 def merge(path: Path, rows: list[dict[str, Any]], table: Table) -> None:
@@ -109,39 +109,15 @@ def merge(path: Path, rows: list[dict[str, Any]], table: Table) -> None:
     write(path, [*kept, *rows], table)
 
 
-def change(path: Path, table: Table, change: Callable[[dict[str, Any]], dict[str, Any] | None]) -> None:
-    """Applies `change` to every row of a table on disk; None drops the row. A file without rows is deleted.
-
-    Raises UserError as `merge` does.
-    """
-    if rows := [row for row in map(change, _kept(path, table).to_pylist()) if row is not None]:
-        write(path, rows, table)
-    else:
-        path.unlink()
-        files.sync(path.parent)
-
-
-def merge_columns(path: Path, data: pa.Table, table: Table, replaced: Iterable[Mapping[str, Any]], run: str) -> None:
-    """Like `merge`, for millions of rows of one run: adds columns, and removes rows with a key of `replaced`.
-
-    All rows get the run's present name. A file without rows is deleted.
-    """
+def merge_columns(path: Path, data: pa.Table, table: Table) -> None:
+    """Like `merge`, for millions of rows."""
     kept = _kept(path, table)
-    for row in replaced:
-        kept = kept.filter(pc.invert(_equal(kept, {name: row[name] for name in table.key if name != "run"})))
-    kept = kept.set_column(kept.column_names.index("run"), "run", pa.repeat(run, len(kept)).dictionary_encode())
-    if len(kept) + len(data):
-        write_columns(path, pa.concat_tables([kept.cast(data.schema), data]).unify_dictionaries(), table)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def _equal(data: pa.Table, values: Mapping[str, Any]) -> pa.ChunkedArray:
-    """Whether each row has these values."""
-    same = pa.chunked_array([pa.repeat(True, len(data))])
-    for name, value in values.items():
-        same = pc.and_(same, pc.equal(data.column(name), pa.scalar(value)))
-    return same
+    for row in data.select(table.key).group_by(table.key).aggregate([]).to_pylist():
+        same = pa.chunked_array([pa.repeat(True, len(kept))])
+        for name, value in row.items():
+            same = pc.and_(same, pc.equal(kept.column(name), pa.scalar(value)))
+        kept = kept.filter(pc.invert(same))
+    write_columns(path, pa.concat_tables([kept.cast(data.schema), data]).unify_dictionaries(), table)
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ from extrapolate.results.groups import (
     PROTOCOL,
     PROVENANCE,
     RUN,
+    SETTINGS,
     TRAINING,
     as_labels,
     key,
@@ -80,7 +81,7 @@ EVALS = Table(
         *RUN,
     ),
     key=key("protocol"),
-    values=("loss", "key_context", "key_within", "key_loss"),
+    by="protocol",
 )  # fmt: skip
 
 EVAL_DOCUMENTS = Table(
@@ -102,6 +103,8 @@ EVAL_DOCUMENTS = Table(
         Group("counts", COUNTS, (N_TARGETS, N_BYTES)),
     ),
     key=key("protocol"),  # of all rows of a setting, which are replaced together
+    by="protocol",
+    folder="documents",
 )  # fmt: skip
 
 EVAL_TARGETS = Table(
@@ -119,6 +122,8 @@ EVAL_TARGETS = Table(
         ),
     ),
     key=key("protocol"),
+    by="protocol",
+    folder="targets",
 )  # fmt: skip
 
 PROBES = Table(
@@ -189,7 +194,8 @@ PROBES = Table(
         *RUN,
     ),
     key=(*key("probe"), "depth"),
-    values=("loss",),
+    by="probe",
+    folder="probes",
 )  # fmt: skip
 
 _ASKED = setting(
@@ -234,10 +240,11 @@ TASKS = Table(
                 always("lm_eval_version", TEXT, "", "The version of lm-eval."),
             ),
         ),
-        MODEL, TRAINING, without(IDENTITY, "corpus_hash"), PROVENANCE,
+        MODEL, TRAINING, SETTINGS, without(IDENTITY, "corpus_hash"), PROVENANCE,
     ),
-    key=("run", "extension", "task", "metric", "filter", "shots", "length", "step", "precision"),
-    values=("value",),
+    key=("extension", "task", "shots", "length", "step", "precision"),  # of all its metrics
+    by="task",
+    folder="tasks",
 )  # fmt: skip
 
 _INSPECTED = setting(
@@ -277,15 +284,16 @@ INSPECTIONS = Table(
             "counts", "how much was read",
             (always("n_windows", INT, "windows", "How many windows were read."),),
         ),
-        MODEL, TRAINING, IDENTITY, PROVENANCE,
+        MODEL, TRAINING, SETTINGS, IDENTITY, PROVENANCE,
     ),
     key=(
-        "run", "extension", "measurement", "quantity", "layer", "head", "at", "factor", "split", "step", "precision",
+        "extension", "measurement", "quantity", "layer", "head", "at", "factor", "split", "step", "precision",
     ),
-    values=("value",),
+    by="measurement",
+    folder="inspections",
 )  # fmt: skip
 
-# The tables in a run's folder, except those with rows for documents, which belong to EVALS.
+# The tables of runs by their file in a folder of whole tables, such as a report's; documents' rows belong to EVALS.
 KEPT = {
     names.TEXT_TABLE: EVALS, names.PROBES_TABLE: PROBES, names.TASKS_TABLE: TASKS,
     names.INSPECTIONS_TABLE: INSPECTIONS,

@@ -1,7 +1,7 @@
 """A run's folder: one trained model. Every write is atomic, every read checked.
 
 It holds `config.json` (resolved configuration, provenance), `model.safetensors`, `tokenizer.json`, `state.safetensors`
-while training is unfinished, `metrics.jsonl` and `metrics.parquet`, `checkpoints/`, `half/`, `evals.parquet`,
+while training is unfinished, `metrics.jsonl` and `metrics.parquet`, `checkpoints/`, `half/`, `results/`,
 `special_tokens.json` and what is kept of a checkpoint's files on its tokens, and copies of the user's files:
 `encoding.py` and `extensions/`. Only these copies can run, and only if they are trusted.
 """
@@ -24,7 +24,7 @@ from extrapolate.data.special_tokens import SpecialTokens
 from extrapolate.errors import UserError
 from extrapolate.extensions import recipe as recipes
 from extrapolate.extensions.recipe import Recipe, UserFile
-from extrapolate.folders import HALF, METRICS, RUN_FILE, WEIGHTS, below
+from extrapolate.folders import CHECKPOINTS, HALF, METRICS, RUN_FILE, WEIGHTS, below
 from extrapolate.model.model import Model
 from extrapolate.results.speed import step_rates, taken_by_others
 from extrapolate.runs import config as configs
@@ -32,7 +32,6 @@ from extrapolate.runs import tensors, trust
 from extrapolate.runs.config import ForeignConfig, ImportedConfig, RunConfig, TrainedConfig
 from extrapolate.runs.provenance import provenance
 from extrapolate.runs.weights import (
-    CHECKPOINTS,
     Checkpoint,
     check_sizes,
     describe,

@@ -16,8 +16,7 @@ from torch import Tensor
 
 from extrapolate import files
 from extrapolate.errors import UserError
-
-METADATA = "extrapolate"  # our entry in the file's own header
+from extrapolate.folders import METADATA
 
 
 def write(path: Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> None:

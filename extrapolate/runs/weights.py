@@ -9,13 +9,11 @@ from torch import Tensor, nn
 
 from extrapolate import files
 from extrapolate.errors import UserError
-from extrapolate.folders import HALF, METRICS, TRUNK
+from extrapolate.folders import CHECKPOINTS, HALF, METRICS, TRUNK
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.model import Model
 from extrapolate.model.size import expected_shapes
 from extrapolate.runs import tensors
-
-CHECKPOINTS = "checkpoints"  # the folder of intermediate ones
 
 
 @dataclass(frozen=True)

@@ -1,22 +1,34 @@
 """Selecting rows that may be compared, and giving their models distinct names."""
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from extrapolate.errors import UserError
+from extrapolate.model.config import COMBINED
+from extrapolate.results.groups import SETTINGS
 
 # Columns in which all rows of a table must agree.
 COMPARABLE = ("corpus_hash", "seq_len", "precision", "split")
+_USERS_FILE = re.compile(r"([^:+(),=]+\.py):\w+")  # in an extension's text, followed by a class
 MOST_VALUES = 4  # values of a column that a warning lists
 IDENTITY = ["model", "seed", "run", "config_hash"]
-# Columns that tell models of one encoding apart by size, and how to write them in names.
-SIZES = {"preset": "{}", "layers": "{:g} layers", "parameters": "{:,.0f} parameters"}
+# Columns that tell models of one encoding apart, and how to write them in names.
+TOLD = {
+    "preset": "{}", "layers": "{:g} layers", "parameters": "{:,.0f} parameters", "width": "width {:g}",
+    "heads": "{:g} heads", "lr": "lr {:g}", "budget": "{:,.0f} tokens", "batch_tokens": "{:,.0f} tokens a step",
+    "weight_decay": "weight decay {:g}", "dropout": "dropout {:g}", "training_probes": "with {}",
+    "training_precision": "in {}",
+}  # fmt: skip
+# What decides the weights besides the encoding. A model's name says what is combined with that.
+_DECISIVE = ("preset", "training_corpus", "trained_length", "tokens", "parameters", "training_precision")
+_SETTINGS = [one.name for one in SETTINGS.columns if one.name not in {*COMBINED, "budget", *_DECISIVE}]
 
 
 def frame_of(evals: list[dict[str, Any]]) -> pd.DataFrame:
-    """Rows of `evals.parquet` as a frame, with column types that allow missing numbers."""
+    """Rows of losses as a frame, with column types that allow missing numbers."""
     return pd.DataFrame(evals).astype({"loss": float, "training_seconds": float, "tokens": "Int64", "seed": "Int64"})
 
 
@@ -31,7 +43,7 @@ def of_all_checkpoints(evals: pd.DataFrame, only: Mapping[str, Any]) -> pd.DataF
 
 
 def restricted(tables: Sequence[pd.DataFrame], only: Mapping[str, Any]) -> list[pd.DataFrame]:
-    """The rows of each table restricted to `only`, for all checkpoints. A name that several models share gets sizes.
+    """The rows of each table restricted to `only`, for all checkpoints, with names as of `told_apart`.
 
     Raises UserError if rows differ in corpus, training length or split, rows of one table differ in precision, or a
     restriction leaves no rows.
@@ -50,7 +62,8 @@ def restricted(tables: Sequence[pd.DataFrame], only: Mapping[str, Any]) -> list[
                     f"the runs differ in {column} ({', '.join(sorted(values))}), and their results cannot be compared: "
                     f"choose with `{parameter}`"
                 )
-    return [told_apart(rows) for rows in tables]
+    several = of_several_versions(tables)
+    return [told_apart(rows, several) for rows in tables]
 
 
 def last_checkpoints(rows: pd.DataFrame) -> pd.DataFrame:
@@ -58,27 +71,57 @@ def last_checkpoints(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[rows["step"] == rows.groupby("run")["step"].transform("max")]
 
 
-def told_apart(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows, with sizes in names that several models share, `RoPE, 2 layers`, and `extensions_told_apart`."""
+def told_apart(rows: pd.DataFrame, several: Collection[str] | None = None) -> pd.DataFrame:
+    """The rows, with what differs in names that several models share, `RoPE, lr 0.01`, and `extensions_told_apart`."""
     named: list[str] = []
-    for column in SIZES:
-        several = rows.groupby(["model", *named], dropna=False)["config_hash"].nunique() > 1
-        if several.any() and (rows.groupby("model")[column].nunique() > 1).any():
+    for column in TOLD:
+        shared = rows.groupby(["model", *named], dropna=False)["config_hash"].nunique() > 1
+        if shared.any() and (rows.groupby("model")[column].nunique() > 1).any():
             named.append(column)
     names = rows["model"]
     for column in named:
-        size = rows[column].map(SIZES[column].format, na_action="ignore")
+        size = rows[column].map(TOLD[column].format, na_action="ignore")
         names = names.where(size.isna(), names + ", " + size)
-    return extensions_told_apart(rows.assign(model=names))
+    return extensions_told_apart(rows.assign(model=names), several)
 
 
-def extensions_told_apart(rows: pd.DataFrame) -> pd.DataFrame:
+def extensions_told_apart(rows: pd.DataFrame, several: Collection[str] | None = None) -> pd.DataFrame:
     """The rows, with the extension in names that several share, `RoPE + Half (v2.py:Half)`.
 
-    Classes from different files may have the same `display`.
+    Classes from different files may have the same `display`. several: users' files of which there are several versions
+    (default: as in these rows); extensions from them are named with the file's hash, `RoPE + Half (half.py:Half@4f2a)`.
     """
-    several = rows.groupby("model")["extension"].transform("nunique") > 1
-    return rows.assign(model=rows["model"].where(~several, rows["model"] + " (" + rows["extension"] + ")"))
+    several = of_several_versions([rows]) if several is None else several
+    pairs = zip(rows["extension"], rows["extension_sha256"], strict=True)
+    versions = pd.Series([version_of(text, sha256, several) for text, sha256 in pairs], rows.index, dtype=str)
+    shared = rows.groupby("model")["extension"].transform("nunique") > 1
+    told = rows["model"] + " (" + rows["extension"] + versions + ")"
+    return rows.assign(model=rows["model"].where(~shared & (versions == ""), told))
+
+
+def files_in(extension: str, sha256: str | None) -> dict[str, str]:
+    """The users' files that an extension comes from, each with its hash."""
+    names = [name.strip() for name in _USERS_FILE.findall(extension)]
+    return dict(zip(names, sha256.split("+"), strict=False)) if isinstance(sha256, str) else {}
+
+
+def version_of(extension: str, sha256: str | None, several: Collection[str]) -> str:
+    """`@` and the hashes of those of its files that are in `several`; or nothing."""
+    hashes = [version[:8] for name, version in files_in(extension, sha256).items() if name in several]
+    return f"@{'+'.join(hashes)}" if hashes else ""
+
+
+def of_several_versions(tables: Sequence[pd.DataFrame]) -> set[str]:
+    """The users' files of which the rows' extensions have several versions.
+
+    An edit of a file may change all of its classes, which can share constants and functions.
+    """
+    versions: dict[str, set[str]] = {}
+    for rows in tables:
+        for pair in rows[["extension", "extension_sha256"]].drop_duplicates().itertuples(index=False, name=None):
+            for name, sha256 in files_in(*pair).items():
+                versions.setdefault(name, set()).add(sha256)
+    return {name for name, hashes in versions.items() if len(hashes) > 1}
 
 
 def named_by_run(rows: pd.DataFrame) -> pd.DataFrame:
@@ -93,18 +136,16 @@ def unequal_training(rows: pd.DataFrame) -> list[str]:
     same_settings = rows["setting_hash"].nunique() <= 1
     if same_settings and rows["tokens"].nunique() <= 1:
         return []
-    told = ("preset", "training_corpus", "trained_length", "tokens", "parameters", "training_precision")
     differing = []
-    for column in (*told, "training_machine"):
-        if len(values := values_of(rows, column)) > 1:
+    for column in (*_DECISIVE, *_SETTINGS, "training_machine"):
+        # Of a checkpoint from elsewhere no setting is known, which need not be said of each.
+        values = values_of(rows[rows["imported"].isna()] if column in _SETTINGS else rows, column)
+        if len(values) > 1:
             said = values if len(values) <= MOST_VALUES else [values[0], "...", values[-1]]
             differing.append(f"{column} {', '.join(said)}")
     if 0 < rows["origin"].notna().sum() < len(rows):
         differing.append("some continue another run")
-    if not same_settings:
-        lacking = "settings that the tables lack, such as the learning rate"
-        differing.append(f"perhaps other {lacking}" if differing else lacking)
-    detail = f" ({'; '.join(differing)})"
+    detail = f" ({'; '.join(differing)})" if differing else ""
     alike = f"the models were not trained alike{detail}: their losses differ by more than the encoding"
     return [alike, *_of_another_parent(rows)]
 

@@ -27,16 +27,16 @@ def as_frame(data: pa.Table) -> pd.DataFrame:
 def document_rows(rows: pd.DataFrame, documents: pd.DataFrame) -> pd.DataFrame:
     """The documents' rows that belong to rows of losses and have a loss, with `seed`, `model` and `plan_hash`.
 
-    Raises UserError if a protocol has losses but no documents, or documents do not add up to a row's loss.
+    Raises UserError if losses lack their documents, or documents do not add up to a row's loss.
     """
     found = of_documents(rows, documents)
     check_sums(rows, found)
-    lacking = set(rows.loc[rows["loss"].notna(), "protocol"]) - set(found["protocol"].unique())
-    if lacking:
-        raise UserError(
-            f"eval_documents.parquet holds no document of the protocol {sorted(lacking)[0]}, which evals.parquet has: "
-            "evaluate again"
-        )
+    setting = ["run", "extension", "protocol"]
+    there = set(found[setting].drop_duplicates().astype(str).itertuples(index=False, name=None))
+    for one in rows.loc[rows["loss"].notna(), setting].drop_duplicates().itertuples(index=False, name=None):
+        if one not in there:
+            run, extension, protocol = one
+            raise UserError(f"{run}: {protocol}, {extension}: losses without those by document: evaluate again")
     return found
 
 
@@ -56,7 +56,7 @@ def check_sums(rows: pd.DataFrame, found: pd.DataFrame) -> None:
             at = int(both.index[wrong][0])
             one = both.loc[at]
             raise UserError(
-                f"{one['run']}: evals.parquet and eval_documents.parquet contradict each other ({one['model']} at "
+                f"{one['run']}: losses and those by document contradict each other ({one['model']} at "
                 f"{one['factor']:g}x, {one['protocol']}: {said[at]:.4f} of {one[count]:,.0f} {what}, by documents "
                 f"{mean[at]:.4f} of {one['by_documents']:,.0f}): evaluate again"
             )

@@ -12,7 +12,8 @@ from extrapolate import files
 from extrapolate.errors import UserError
 from extrapolate.evaluation.plans import users_files
 from extrapolate.evaluation.settings import EvaluationSettings
-from extrapolate.names import PROBES_TABLE, STATES
+from extrapolate.names import STATES
+from extrapolate.results import EVAL_DOCUMENTS, EVALS, PROBES, kept
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.run import CONFIG, Run
 
@@ -55,21 +56,18 @@ def trained(run: Path) -> bool:
 
 
 def evaluation_key(run: Path, settings: EvaluationSettings) -> str | None:
-    """A hash of a finished run's weights, the evaluation and its tables; None if a table is missing.
+    """A hash of a finished run's weights, the evaluation and the rows of it; None if a kind of rows is missing.
 
-    It includes the content of the user's files and of the tables, so it differs for another evaluation of the run.
+    It includes the content of the user's files and of the rows, so it differs for another evaluation of the run.
     """
-    names = ["evals.parquet", "eval_documents.parquet"] if settings.protocols else []
-    if settings.probes:
-        names.append(PROBES_TABLE)
-    tables = [run / name for name in names]
-    if not all(table.is_file() for table in tables):
-        return None
     weights = [checkpoint.sha256 for checkpoint in Run.open(run).checkpoints(settings.checkpoint)]
+    tables = ([EVALS, EVAL_DOCUMENTS] if settings.protocols else []) + ([PROBES] if settings.probes else [])
+    kept_files = [sorted(kept.files_of(run, table, weights)) for table in tables]
+    if not all(kept_files):
+        return None
     used = [file.sha256 for file in users_files(settings.extend)]
-    return _hash(
-        [weights, asdict(settings), used, [hashlib.sha256(table.read_bytes()).hexdigest() for table in tables]]
-    )
+    rows = [hashlib.sha256(path.read_bytes()).hexdigest() for paths in kept_files for path in paths]
+    return _hash([weights, asdict(settings), used, rows])
 
 
 def evaluated(folder: Path, name: str, run: Path, settings: EvaluationSettings) -> bool:

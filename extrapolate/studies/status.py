@@ -10,7 +10,7 @@ import pandas as pd
 
 from extrapolate import files
 from extrapolate.errors import UserError
-from extrapolate.folders import LOG, WEIGHTS
+from extrapolate.folders import LOG, RESULTS, WEIGHTS
 from extrapolate.names import ASKED, RUNS
 from extrapolate.reports.study import Training
 from extrapolate.reports.study import cells_of as trainings_asked
@@ -88,7 +88,7 @@ def _status(folder: Path, cell: Cell, asked: Training | None) -> CellStatus:
         "failed": known.failed is not None or other is not None,
         "diverged": known.diverged is not None,
         "passed over": known.passed_over,
-        "done": trained and known.evaluated is not None and any(run.glob("eval*.parquet")),
+        "done": trained and known.evaluated is not None and (run / RESULTS).is_dir(),
         "trained": trained,
         "begun": bool(last),
         "left": True,

@@ -12,11 +12,11 @@ from extrapolate import files, results, specs
 from extrapolate.errors import UserError
 from extrapolate.evaluation.plans import lines_on
 from extrapolate.evaluation.protocols.base import lengths_of
-from extrapolate.folders import listed
+from extrapolate.folders import RESULTS, listed
 from extrapolate.interop import trackers
 from extrapolate.interop.trackers import Tracking
 from extrapolate.machine.limits import cores
-from extrapolate.names import ASKED, PROBES_TABLE, RUNS, TEXT_TABLE
+from extrapolate.names import ASKED, RUNS
 from extrapolate.progress import QUIET, Display, Progress, warn
 from extrapolate.reports import Written, write_report
 from extrapolate.reports.published import Repeating, write_cells
@@ -333,8 +333,8 @@ def _finish(tasks: Tasks, folder: Path, progress: Progress, with_report: bool) -
         (folder / FILE).unlink(missing_ok=True)
     evaluated = [cell for cell in tasks.cells.values() if Task("evaluate", cell.name) in tasks.done]
     written = _write_reports(evaluated, folder, progress) if with_report else {}
-    tables = [*(folder / RUNS).glob(f"*/{TEXT_TABLE}"), *(folder / RUNS).glob(f"*/{PROBES_TABLE}")]
-    if with_report and (gone := sorted({table.parent.name for table in tables} - tasks.cells.keys())):
+    with_rows = {rows.parent.name for rows in (folder / RUNS).glob(f"*/{RESULTS}")}
+    if with_report and (gone := sorted(with_rows - tasks.cells.keys())):
         warn(progress, f"left out of the report, for they are no cells of the study any more: {listed(gone)}")
     reports = {page.parent for page in folder.glob(f"{REPORT}*/*.html")} if written else set()
     if old := sorted(map(str, reports - written.keys())):

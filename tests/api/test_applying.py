@@ -33,7 +33,7 @@ def test_each_is_applied_where_it_applies_and_the_rest_is_said(ckpt: Path) -> No
     assert {"as-trained", "pi", "expe-scale"} < found["expe"]
     assert "yarn" not in found["expe"]
     for name in ("rope", "expe"):
-        assert set(pd.read_parquet(ckpt / name / "evals.parquet")["extension"]) == found[name]
+        assert set(xt.rows(ckpt / name)["extension"]) == found[name]
 
 
 def test_what_applies_to_all_is_not_warned_about(ckpt: Path) -> None:
@@ -62,7 +62,7 @@ def test_what_applies_to_none_or_is_malformed_is_refused(
 ) -> None:
     with pytest.raises(xt.UserError, match=message):
         xt.evaluate([ckpt / name for name in runs], extend=extend, **FEW)
-    assert not list(ckpt.rglob("evals.parquet"))
+    assert not list(ckpt.rglob("results"))
 
 
 @pytest.mark.parametrize("call", [xt.evaluate, xt.inspect])

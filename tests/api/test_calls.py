@@ -12,7 +12,6 @@ import pytest
 import torch
 
 import extrapolate as xt
-from extrapolate import results
 from extrapolate.data.store import Store
 from extrapolate.runs.run import Run
 
@@ -79,7 +78,7 @@ def test_evaluate_returns_the_rows_that_the_runs_keep(runs: dict[str, Run]) -> N
     assert set(table["model"]) == {"RoPE", "RoPE + PI", "ExPE", "ExPE + PI"}
     assert len(table) == 2 * 2 * 2 * 2
     assert table.groupby("protocol")["n_targets"].max().to_dict() == limits
-    kept = pd.DataFrame(row for run in runs.values() for row in results.read(run.path / "evals.parquet", results.EVALS))
+    kept = xt.rows(list(runs.values()))
     keys = ["run", "extension", "protocol", "factor", "targets_hash"]
     joined = table.merge(kept, on=keys, suffixes=("", "_kept"))
     assert len(joined) == len(table)

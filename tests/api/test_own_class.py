@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import extrapolate as xt
@@ -142,7 +141,7 @@ def test_an_extension_of_a_script_keeps_its_source(store: Path, tmp_path: Path) 
     )
     for scale in (0.5, 0.25):
         script(f"{EXTENSION.replace('0.5', str(scale), 1)}\n{evaluate}\n")
-        rows = pd.read_parquet(run.path / "evals.parquet").set_index("extension")
+        rows = xt.rows(run).set_index("extension")
         assert set(rows.index) == {"Shrink.py:Shrink", "Shrink.py:Shrink:further=0.5", "as-trained", "pi"}
         assert len(rows) == 4
         kept = rows["extension_sha256"]["Shrink.py:Shrink"]

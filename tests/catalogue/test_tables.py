@@ -9,10 +9,12 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
+import extrapolate as xt
 from extrapolate import results
 from extrapolate.catalogue.tables import TABLES, kind, table
 from extrapolate.reports.published import Repeating, write_cells
 from extrapolate.reports.questions import write_questions
+from extrapolate.results import kept
 
 PAGE = Path(__file__).parents[2] / "docs" / "results.md"
 # Their columns depend on the factors.
@@ -34,6 +36,10 @@ def test_the_meaning_is_in_the_file(tmp_path: Path) -> None:
     assert metadata[b"unit"] == b"nats per target"
 
 
+KEPT = {
+    "evals": results.EVALS, "eval_documents": results.EVAL_DOCUMENTS, "eval_targets": results.EVAL_TARGETS,
+    "probes": results.PROBES, "eval_tasks": results.TASKS, "inspections": results.INSPECTIONS,
+}  # fmt: skip
 # The runs are as those of a study in the folder above them.
 OF_A_STUDY = pd.DataFrame(
     {
@@ -67,8 +73,8 @@ def folder(evaluated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("results")
     shutil.copytree(evaluated, made / "ckpt")
     probing = ["--probes", "needle", "--probe-trials", "2", "--protocol", "off", "--factors", "1,2"]
-    evals = results.read(made / "ckpt/rope/evals.parquet", results.EVALS)
-    results.write(made / "ckpt/rope/eval_tasks.parquet", [scored(evals[0])], results.TASKS)
+    (row, *_) = xt.rows(made / "ckpt/rope").query("step == step.max()").to_dict("records")
+    kept.add(made / "ckpt/rope", results.TASKS, [scored(row)])
     few = ["--protocol", "windows", "--max-targets", "512", "--factors", "1,2,4"]
     for command in (
         ["eval-lengths", made / "ckpt/rope", *probing],
@@ -76,9 +82,7 @@ def folder(evaluated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         ["inspect", made / "ckpt/rope", "--measure", "truncation,frequencies", "--factors", "1", "--windows", "2"],
         ["report", made / "ckpt", "--out", made / "report"],
     ):
-        results.write_frame(
-            made / "learning_rates.parquet", OF_A_STUDY.assign(Weights=[evals[0]["weights_sha256"], ""])
-        )
+        results.write_frame(made / "learning_rates.parquet", OF_A_STUDY.assign(Weights=[row["weights_sha256"], ""]))
         write_questions(made, [ASKED | {"side": side, "run": run} for side, run in (("a", "rope"), ("b", "none"))])
         write_cells(made, ["expe-table-1"], [Repeating("rope", "rope", "tiny", 1, "text")])
         with pytest.raises(SystemExit) as ended:
@@ -100,8 +104,11 @@ def kinds_in(path: Path) -> dict[str, str]:
 )
 def test_a_file_has_the_columns_of_its_table(folder: Path, one) -> None:
     paths = [folder / place / f"{one.name}.parquet" for place in (".", "ckpt/rope", "report")]
-    paths = [path for path in [*paths, folder / "report/probes.parquet"] if path.exists()]
-    paths = [path for path in paths if (path.name == "probes.parquet") <= (one.name == "eval_probes")]
+    paths = [path for path in paths if path.exists()]
+    if one.name in KEPT:
+        own = list(kept.files_of(folder / "ckpt/rope", KEPT[one.name]))
+        assert own
+        paths += own
     assert paths
     wanted = {c.name: "number" if "number" in kind(c.type) else "other" for c in one.columns}
     for path in paths:
@@ -114,7 +121,7 @@ def test_a_file_has_the_columns_of_its_table(folder: Path, one) -> None:
 
 
 def test_every_file_says_its_format_and_the_version_that_wrote_it(folder: Path) -> None:
-    paths = [*folder.glob("ckpt/rope/*.parquet"), *folder.glob("report/*.parquet")]
+    paths = [*folder.glob("ckpt/rope/**/*.parquet"), *folder.glob("report/*.parquet")]
     assert len(paths) >= 9
     for path in paths:
         assert {b"extrapolate_format", b"extrapolate_version"} <= pq.read_schema(path).metadata.keys(), path
@@ -162,6 +169,6 @@ def test_the_command_prints_a_table(cli, monkeypatch: pytest.MonkeyPatch) -> Non
     assert all(
         f"{one.name}, {group.name}: {group.meaning}" in out for one in TABLES for group in one.own() if group.name
     )
-    out = cli("columns", "eval_probes.parquet").succeeded().out
-    assert all(f" {column.name} " in out for column in table("eval_probes").columns)
+    out = cli("columns", "probes.parquet").succeeded().out
+    assert all(f" {column.name} " in out for column in table("probes").columns)
     assert "did you mean 'metrics'" in cli("columns", "metric").error()

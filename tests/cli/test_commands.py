@@ -8,6 +8,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
+import extrapolate as xt
 from extrapolate import files, results
 from extrapolate.runs.run import Run
 
@@ -41,7 +42,7 @@ def weights(run: Path) -> bytes:
 
 
 def rows_of(run: Path) -> pd.DataFrame:
-    return pd.DataFrame(results.read(run / "evals.parquet", results.EVALS))
+    return xt.rows(run)
 
 
 @pytest.fixture
@@ -142,7 +143,7 @@ class TestEvalLengths:
         pd.testing.assert_frame_equal(before.drop(columns=VOLATILE), again.drop(columns=VOLATILE))
         cli("eval-lengths", ckpt / "rope", "--factors", "1,2", *flags, "--extend", "pi").succeeded()
         assert len(rows_of(ckpt / "rope")) == 4
-        documents = pd.DataFrame(results.read(ckpt / "rope" / "eval_documents.parquet", results.EVAL_DOCUMENTS))
+        documents = xt.rows(ckpt / "rope", "documents")
         place = ["document", "block", "position"]
         assert not documents.duplicated([*results.EVAL_DOCUMENTS.key, *place]).any()
 
@@ -150,7 +151,7 @@ class TestEvalLengths:
         run, flags = ckpt / "rope", ["--factors", "1,2", "--protocol", "windows", *FEW]
         cli("eval-lengths", run, *flags, "--extend", "pi", "--keep-losses").succeeded()
         cli("eval-lengths", run, *flags, "--keep-losses").succeeded()
-        losses = pd.read_parquet(run / "eval_targets.parquet")
+        losses = xt.rows(run, "targets")
         key = ["extension", "factor"]
         means = losses.groupby(key, observed=True)["loss"].mean()
         assert means.to_dict() == pytest.approx(rows_of(run).set_index(key)["loss"].to_dict(), abs=1e-5)

@@ -49,7 +49,7 @@ def test_every_pair_and_every_control_at_every_factor(cli, evaluated):
     }
     assert sorted(rows["factor"].unique()) == [1, 4]
     assert len(rows) == 2 * 6
-    evals = pd.concat(pd.read_parquet(evaluated / name / "evals.parquet") for name in ("rope", "expe", "none"))
+    evals = pd.concat(xt.rows(evaluated / name) for name in ("rope", "expe", "none"))
     loss = evals.set_index(["model", "factor"])
     for row in rows.itertuples():
         mine = loss.loc[row.model, row.factor]
@@ -60,9 +60,7 @@ def test_every_pair_and_every_control_at_every_factor(cli, evaluated):
 def test_few_documents_are_replaced_by_stretches_of_them(cli, evaluated):
     ended = cli("compare", "ckpt/rope", "--json")
     row = lines_of(ended).iloc[0]
-    documents = pd.DataFrame(results.read(evaluated / "rope" / "eval_documents.parquet", results.EVAL_DOCUMENTS)).query(
-        "factor == 1"
-    )
+    documents = xt.rows(evaluated / "rope", "documents").query("factor == 1")
     documents["sum"] = (documents["loss"] - documents["control_loss"]) * documents["n_targets"]
     stretches = documents.groupby(["document", "block"])[["sum", "n_targets"]].sum()
     assert (row["cluster"], row["clusters"]) == ("stretches", len(stretches))
@@ -79,7 +77,7 @@ def test_seeds_are_replicates_of_one_model(cli, evaluated):
     assert set(rows["other"]) == {"its control"}
     assert set(rows["n_seeds"]) == {2}
     assert rows["seeds"].to_list() == [[0, 1]] * len(rows)
-    evals = pd.concat(pd.read_parquet(evaluated / name / "evals.parquet") for name in ("rope", "../more/rope-s1"))
+    evals = pd.concat(xt.rows(evaluated / name) for name in ("rope", "../more/rope-s1"))
     by_seed = evals[evals["factor"] == 4].eval("loss - control_loss")
     row = rows[rows["factor"] == 4].iloc[0]
     assert row["difference"] == pytest.approx(by_seed.mean(), abs=1e-9)
@@ -96,10 +94,7 @@ def test_one_model_is_compared_with_all_others(cli, evaluated, tmp_path):
     """As in the table of differences of a report with this baseline."""
     rows = lines_of(cli("compare", "ckpt", "--against", "ExPE", "--json"))
     assert set(zip(rows["model"], rows["other"], strict=True)) == {("RoPE", "ExPE"), ("NoPE", "ExPE")}
-    loss = {
-        name: pd.read_parquet(evaluated / name / "evals.parquet").set_index("factor")["loss"]
-        for name in ("rope", "expe")
-    }
+    loss = {name: xt.rows(evaluated / name).set_index("factor")["loss"] for name in ("rope", "expe")}
     of_rope = rows[rows["model"] == "RoPE"].set_index("factor")["difference"]
     assert of_rope.to_dict() == pytest.approx((loss["rope"] - loss["expe"]).to_dict(), abs=1e-9)
     xt.report("ckpt", tmp_path / "report", baseline="expe")
@@ -235,19 +230,22 @@ def test_a_correction_for_many_comparisons(cli, evaluated):
     [
         (["nowhere"], "no such folder"),
         ([], "holds no evaluated run"),
-        (["ckpt/rope", "more/other"], "differ in more than their seed"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(evaluated, trained, refused, arguments, words):
     refused(["compare", *(arguments or [trained / "learned"])], words)
 
 
+def test_models_of_one_encoding_are_told_apart_by_what_differs(evaluated, cli):
+    ended = cli("compare", "ckpt/rope", "more/other", "--json")
+    assert set(lines_of(ended)["model"]) == {"RoPE, lr 0.02", "RoPE, lr 0.001"}
+    assert "the models were not trained alike (lr 0.001, 0.02)" in ended.err
+
+
 @pytest.mark.parametrize(("margin", "said"), [(0.5, True), (-0.5, False)])
-def test_a_model_below_the_optimum_is_told(cli, evaluated, margin, said):
-    for name, table in (("evals", results.EVALS), ("eval_documents", results.EVAL_DOCUMENTS)):
-        path = evaluated / "rope" / f"{name}.parquet"
-        rows = [row | {"optimum_loss": row["loss"] + margin} for row in results.read(path, table)]
-        results.write(path, rows, table)
+def test_a_model_below_the_optimum_is_told(cli, evaluated, edit_rows, margin, said):
+    for table in (results.EVALS, results.EVAL_DOCUMENTS):
+        edit_rows(evaluated / "rope", table, lambda row: row | {"optimum_loss": row["loss"] + margin})
     ended = cli("compare", "ckpt/rope", "--json")
     rows = lines_of(ended).query("other == 'the optimum'")
     assert rows["difference"].to_list() == pytest.approx([-margin] * 2)

@@ -99,11 +99,13 @@ class TestReport:
     def test_damaged_tables(self, refused, evaluated, tmp_path):
         """What evaluates onto them cannot say "evaluate again": that is what the user just did."""
         shutil.copytree(evaluated, tmp_path / "ckpt")
-        (tmp_path / "ckpt/none/eval_documents.parquet").unlink()
-        refused(["report", "ckpt/none"], "eval_documents.parquet")
-        cut_in_half(tmp_path / "ckpt/expe/evals.parquet")
-        refused(["report", "ckpt"], "expe/evals.parquet is damaged", "evaluat")
-        refused(["eval-lengths", "ckpt/expe", "--factors", "1", *FEW], "evals.parquet is damaged", "delete")
+        for file in (tmp_path / "ckpt/none").glob("results/*/documents/windows/as-trained.parquet"):
+            file.unlink()
+        refused(["report", "ckpt/none"], "none: windows, as-trained: losses without those by document: evaluate again")
+        (file,) = (tmp_path / "ckpt/expe").glob("results/*/windows/as-trained.parquet")
+        cut_in_half(file)
+        refused(["report", "ckpt"], "windows/as-trained.parquet is damaged", "evaluat")
+        refused(["eval-lengths", "ckpt/expe", "--factors", "1", *FEW], "as-trained.parquet is damaged", "delete")
 
 
 class TestFailures:

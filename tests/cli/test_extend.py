@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import torch
 
-from extrapolate import results
+import extrapolate as xt
 from extrapolate.extensions.base import extensions
 from extrapolate.extensions.recipe import applicable
 from extrapolate.names import AS_TRAINED, WITHOUT_OWN
@@ -17,7 +17,7 @@ FEW = ["--factors", "1,2,4", "--max-targets", "256", "--protocol", "windows"]
 
 
 def rows_of(run: Path) -> pd.DataFrame:
-    return pd.DataFrame(results.read(run / "evals.parquet", results.EVALS))
+    return xt.rows(run)
 
 
 def losses(run: Path, extension: str) -> list[float]:

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 import extrapolate as xt
-from extrapolate import results
 from extrapolate.api import evaluate as calls
 from extrapolate.api.in_turn import RunsFailed
 from extrapolate.errors import UserError, reason_of
+from extrapolate.results import kept
 
 FEW = ["--factors", "1", "--protocol", "windows", "--max-targets", "512"]
 
@@ -35,7 +35,7 @@ def test_the_others_are_evaluated(cli: Callable[..., Any], damaged: Path) -> Non
         assert f"{damaged / name}/{what}" in message
         assert not (damaged / name / "evals.parquet").exists()
     for name in ("rope", "learned"):
-        assert len(pd.read_parquet(damaged / name / "evals.parquet")) == 1
+        assert len(xt.rows(damaged / name)) == 1
     assert "RoPE" in ended.out
     assert "Learned" in ended.out
 
@@ -61,14 +61,14 @@ def test_benchmarks_of_the_others_are_shown(cli: Callable[..., Any], monkeypatch
 def test_runs_that_fail_between_two_protocols_are_shown_as_far_as_they_came(
     cli: Callable[..., Any], ckpt: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    merge = results.merge
+    merge = kept.merge
 
     def full(path: Path, rows: list[dict[str, Any]], *rest: Any) -> None:
         if rows[0]["protocol"] == "fixed-target":
             raise OSError(28, "No space left on device", str(path))
         merge(path, rows, *rest)
 
-    monkeypatch.setattr(results, "merge", full)
+    monkeypatch.setattr(kept, "merge", full)
     few = [*FEW[:2], "--protocol", "windows,fixed-target", *FEW[4:]]
     ended = cli("eval-lengths", ckpt / "rope", ckpt / "none", *few)
     assert ended.error(1).startswith("2 runs failed, and what the others gave is kept: ")

@@ -13,7 +13,7 @@ import torch
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 
 import extrapolate as xt
-from extrapolate import files, results
+from extrapolate import files
 from extrapolate.data.build import StoreSettings
 from extrapolate.data.sources.local.base import LocalFiles
 from extrapolate.data.sources.stdlib import StandardLibrary
@@ -62,7 +62,7 @@ def llama(tmp_path: Path, _llama: Path) -> Path:
 
 
 def rows_of(run: Path) -> pd.DataFrame:
-    return pd.DataFrame(results.read(run / "evals.parquet", results.EVALS))
+    return xt.rows(run)
 
 
 def test_rows_are_those_of_a_plain_loop_over_transformers(cli, llama, bpe_store, tmp_path) -> None:
@@ -181,9 +181,7 @@ class TestBesideOwnRuns:
         rows = pd.DataFrame(map(json.loads, out.splitlines())).set_index(["protocol", "factor", "model", "other"])
         found = rows.loc[("windows", 4, "small-llama", "RoPE")]
         losses = {
-            run: pd.DataFrame(results.read(both / run / "eval_documents.parquet", results.EVAL_DOCUMENTS)).query(
-                "protocol == 'windows' and factor == 4"
-            )
+            run: xt.rows(both / run, "documents").query("protocol == 'windows' and factor == 4")
             for run in ("rope", "hf-small-llama")
         }
         sums = {run: (mine["loss"] * mine["n_targets"]).to_numpy() for run, mine in losses.items()}

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import extrapolate as xt
 from extrapolate import results
 from extrapolate.inspection.inspection import layout_of
 from extrapolate.inspection.measurements.base import measurements
@@ -29,7 +30,7 @@ def inspected(trained, tmp_path_factory):
 
 
 def rows_of(run) -> pd.DataFrame:
-    return pd.DataFrame(results.read(run / "inspections.parquet", results.INSPECTIONS))
+    return xt.rows(run, "inspections")
 
 
 def test_every_quantity_has_rows_at_every_length(inspected):
@@ -101,7 +102,7 @@ def test_a_report_shows_them_beside_other_results_or_alone(cli, evaluated, inspe
     assert "Not measured at 2x: attention, frequencies, heads" in page
     assert len(rows_of(tmp_path / "alone")) == sum(len(rows_of(inspected / name)) for name in ("rope", "learned"))
     both = shutil.copytree(evaluated, tmp_path / "both")
-    shutil.copy(inspected / "rope/inspections.parquet", both / "rope")
+    shutil.copytree(inspected / "rope/results", both / "rope/results", dirs_exist_ok=True)
     cli("report", both, "--out", "alone").succeeded()
     page = (tmp_path / "alone/report.md").read_text()
     assert page.index("## Protocol") < page.index("## How RoPE (rope) uses position")
@@ -123,17 +124,17 @@ def test_bad_input_is_refused_before_any_work(cli, inspected, contents, monkeypa
     assert contents(inspected) == before
 
 
-def test_a_run_that_fails_does_not_stop_the_others(cli, ckpt):
+def test_a_run_that_fails_does_not_stop_the_others(cli, ckpt, damage_rows):
     """One is damaged, and one fails on the way; the rows of the others are kept and shown."""
     config = ckpt / "expe/config.json"
     config.write_bytes(config.read_bytes()[:100])
-    (ckpt / "none/inspections.parquet").write_bytes(b"PAR1 and then nothing")
+    damaged = damage_rows(ckpt / "none", "inspections/removal")
     runs = [ckpt / name for name in ("rope", "expe", "none", "learned")]
     ended = cli("inspect", *runs, "--factors", "1", "--windows", "2", "--measure", "removal")
     message = ended.error(1)
     assert message.startswith("2 runs failed, and what the others gave is kept: ")
-    for name, what in (("expe", "config.json is damaged"), ("none", "inspections.parquet is damaged")):
-        assert f"{ckpt / name} failed: {ckpt / name}/{what}" in ended.err
+    for name, what in (("expe", f"{ckpt / 'expe'}/config.json is damaged"), ("none", damaged)):
+        assert f"{ckpt / name} failed: {what}" in ended.err
     assert "RoPE (rope)" in ended.out
     assert "Learned (learned)" in ended.out
     assert len(rows_of(ckpt / "learned"))

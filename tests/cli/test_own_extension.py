@@ -5,9 +5,9 @@ import re
 import shutil
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
+import extrapolate as xt
 from extrapolate.extensions import recipe
 from extrapolate.runs.run import Run
 from extrapolate.training.loop import own_plan
@@ -25,59 +25,16 @@ def test_it_is_evaluated_and_its_file_is_kept(cli, ckpt: Path, tmp_path: Path) -
         "eval-lengths", "ckpt/rope", *FEWER, "--extend", "mine.py:RootScale:factor=4 + log-n", "--extend", "pi:factor=2"
     ).succeeded()
     assert "RootScale(4) + log-n" in shown.out
-    rows = pd.read_parquet(ckpt / "rope" / "evals.parquet").set_index(["extension", "factor"])
+    rows = xt.rows(ckpt / "rope").set_index(["extension", "factor"])
     own = rows.loc["mine.py:RootScale:factor=4 + log-n"]
     assert set(own["extension_sha256"]) == {digest}
     assert rows.loc[["as-trained", "pi:factor=2"], "extension_sha256"].isna().all()
     assert (ckpt / "rope" / "extensions" / f"{digest}.py").read_bytes() == EXAMPLE.read_bytes()
     cli("eval-lengths", "ckpt/rope", *FEWER, "--extend", f"{SPEC}:factor=4", "--extend", "pi:factor=2").succeeded()
-    rows = pd.read_parquet(ckpt / "rope" / "evals.parquet").set_index(["extension", "factor"])
+    rows = xt.rows(ckpt / "rope").set_index(["extension", "factor"])
     # The root of 4 is 2: the same plan as interpolation by 2.
     ours, theirs = rows.loc["my_extension.py:RootScale:factor=4"], rows.loc["pi:factor=2"]
     assert ours["loss"].tolist() == theirs["loss"].tolist()
-
-
-def test_rows_of_an_edited_file_are_dropped_or_refused(cli, ckpt: Path, tmp_path: Path) -> None:
-    own, flags = tmp_path / "mine.py", ["--max-targets", "256", "--extend", "mine.py:RootScale:factor=4"]
-    shutil.copy(EXAMPLE, own)
-    cli("eval-lengths", "ckpt/rope", "ckpt/expe", "--factors", "1,4", *flags).succeeded()
-    own.write_text(own.read_text() + "\n# edited\n")
-    edited = hashlib.sha256(own.read_bytes()).hexdigest()
-    said = cli("eval-lengths", "ckpt/rope", "--factors", "4", *flags).succeeded().err
-    assert "ckpt/rope: dropped results of another version of mine.py, from evals.parquet" in said
-    rows = pd.read_parquet(ckpt / "rope" / "evals.parquet").set_index("extension")
-    assert set(rows.loc["mine.py:RootScale:factor=4", "extension_sha256"]) == {edited}
-    assert set(rows.loc["mine.py:RootScale:factor=4", "factor"]) == {4}
-    assert set(rows.loc["as-trained", "factor"]) == {1, 4}
-    assert "is of different versions of that file" in cli("report", "ckpt/rope", "ckpt/expe").error()
-    cli("eval-lengths", "ckpt/expe", "--factors", "4", *flags).succeeded()
-    cli("report", "ckpt/rope", "ckpt/expe").succeeded()
-
-
-def test_rows_with_other_arguments_are_of_the_edited_file_too(cli, ckpt: Path, tmp_path: Path) -> None:
-    own, flags = tmp_path / "mine.py", ["--factors", "1,4", "--max-targets", "256"]
-    shutil.copy(EXAMPLE, own)
-    extend = ["mine.py:RootScale:factor=4", "mine.py:RootScale:factor=2 + log-n"]
-    cli("eval-lengths", "ckpt/rope", *flags, "--extend", extend[0], "--extend", extend[1]).succeeded()
-    own.write_text(own.read_text() + "\n# edited\n")
-    cli("eval-lengths", "ckpt/rope", *flags, "--extend", extend[0]).succeeded()
-    assert set(pd.read_parquet(ckpt / "rope" / "evals.parquet")["extension"]) == {"as-trained", extend[0]}
-
-
-def test_an_edit_is_one_of_every_class_in_the_file(cli, ckpt: Path, tmp_path: Path) -> None:
-    """They may share constants: rows of the class that is not evaluated again would be of another version."""
-    own, flags = tmp_path / "two.py", ["--factors", "1,4", "--max-targets", "256"]
-    own.write_text(EXAMPLE.read_text() + '\n\nclass Second(RootScale):\n    display = "Second"\n')
-    both = ["--extend", "two.py:RootScale", "--extend", "two.py:Second"]
-    cli("eval-lengths", "ckpt/rope", "ckpt/expe", *flags, *both).succeeded()
-    own.write_text(own.read_text().replace("factor**-0.5", "factor**-0.25"))
-    said = cli("eval-lengths", "ckpt/rope", *flags, *both[:2]).succeeded().err
-    assert "dropped results of another version of two.py, from evals.parquet" in said
-    assert set(pd.read_parquet(ckpt / "rope" / "evals.parquet")["extension"]) == {"as-trained", "two.py:RootScale"}
-    cli("report", "ckpt/rope").succeeded()
-    refused = cli("report", "ckpt/rope", "ckpt/expe").error()
-    assert "two.py in " in refused
-    assert "is of different versions of that file" in refused
 
 
 BASE = "from extrapolate.extensions.base import Extension\nfrom extrapolate.encodings.plan import Plan\n"
@@ -90,28 +47,27 @@ WARM = (
 )
 
 
-def test_rows_of_an_edited_file_go_from_runs_that_it_no_longer_applies_to(cli, ckpt: Path, tmp_path: Path) -> None:
-    own, flags = tmp_path / "mine.py", ["--factors", "1,4", "--max-targets", "256", "--extend", "mine.py:RootScale"]
-    shutil.copy(EXAMPLE, own)
-    cli("eval-lengths", "ckpt/rope", "ckpt/expe", *flags).succeeded()
-    assert "needs = POSITIONS" in own.read_text()
-    own.write_text(own.read_text().replace("needs = POSITIONS", 'needs = "frequencies"'))
-    said = cli("eval-lengths", "ckpt/rope", "ckpt/expe", *flags).succeeded().err
-    assert "ckpt/expe: dropped results of another version of mine.py, from evals.parquet" in said
-    cli("report", "ckpt/rope", "ckpt/expe").succeeded()
-
-
-def test_files_are_told_apart_by_their_whole_names(cli, ckpt: Path, tmp_path: Path) -> None:
+def test_rows_of_an_edited_file_replace_those_of_before(cli, ckpt: Path, tmp_path: Path) -> None:
+    """Also where it is one of two files; others keep theirs until they are evaluated again, and are told apart."""
     own, other, flags = tmp_path / "pos ext.py", tmp_path / "logit ext.py", ["--max-targets", "256"]
-    shutil.copy(EXAMPLE, own)
+    own.write_text(EXAMPLE.read_text() + '\n\nclass Second(RootScale):\n    display = "Second"\n')
     other.write_text(WARM)
-    both = f"{own.name}:RootScale + {other.name}:Warm"
-    cli("eval-lengths", "ckpt/rope", "--factors", "1,4", *flags, "--extend", both).succeeded()
-    own.write_text(own.read_text().replace("factor**-0.5", "factor**-0.25"))
-    said = cli("eval-lengths", "ckpt/rope", "--factors", "4", *flags, "--extend", both).succeeded().err
-    assert "ckpt/rope: dropped results of another version of pos ext.py, from evals.parquet" in said
-    rows = pd.read_parquet(ckpt / "rope" / "evals.parquet").set_index("extension")
-    assert set(rows.loc[both, "factor"]) == {4}
+    alone, both, second = f"{own.name}:RootScale", f"{own.name}:RootScale + {other.name}:Warm", f"{own.name}:Second"
+    extend = [word for text in (alone, both, second) for word in ("--extend", text)]
+    cli("eval-lengths", "ckpt/rope", "ckpt/expe", "--factors", "1,4", *flags, *extend).succeeded()
+    cli("report", "ckpt/rope", "ckpt/expe").succeeded()
+    assert "@" not in (tmp_path / "report/report.md").read_text()
+    before, now = hashlib.sha256(own.read_bytes()).hexdigest()[:8], own.read_text().replace("factor**-0.5", "0.7")
+    own.write_text(now)
+    cli("eval-lengths", "ckpt/rope", "--factors", "4", *flags, *extend[:4]).succeeded()
+    after, rows = hashlib.sha256(own.read_bytes()).hexdigest()[:8], xt.rows(ckpt / "rope")
+    factors = rows.groupby("extension")["factor"].apply(set).to_dict()
+    assert factors == {"as-trained": {1, 4}, alone: {4}, both: {4}, second: {1, 4}}
+    cli("report", "ckpt/rope", "ckpt/expe").succeeded()
+    page = (tmp_path / "report/report.md").read_text()
+    for name in (f"RoPE + RootScale ({alone}@{after})", f"RoPE + Second ({second}@{before})",
+                 f"ExPE + RootScale ({alone}@{before})"):  # fmt: skip
+        assert name in page
 
 
 def test_it_is_refused_with_the_reason(cli, ckpt: Path, tmp_path: Path) -> None:
@@ -142,7 +98,7 @@ def test_it_can_belong_to_a_run_which_keeps_the_file(cli, ckpt: Path, tmp_path: 
     (tmp_path / "mine.py").unlink()
     assert own_plan(run, run.build_model()).position_scale == 0.5
     cli("eval-lengths", "ckpt/tuned", *FEWER, "--extend", "without-own").succeeded()
-    rows = pd.read_parquet(run.path / "evals.parquet")
+    rows = xt.rows(run.path)
     assert set(rows["model"]) == {"RoPE + RootScale(4), tuned at 32", "RoPE, tuned at 32 with RootScale(4), taken off"}
     cli("train", "--from", "ckpt/tuned", "--tokens", 512, "--out", "ckpt/again").succeeded()
     again = Run.open(ckpt / "again")

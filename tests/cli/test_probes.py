@@ -6,6 +6,7 @@ from datetime import timedelta
 import pandas as pd
 import pytest
 
+import extrapolate as xt
 from extrapolate import results
 from extrapolate.data.probes.base import probes
 from extrapolate.runs.run import Run
@@ -27,8 +28,8 @@ def mixed(_mixed, tmp_path):
     return shutil.copytree(_mixed, tmp_path / "ckpt/mixed")
 
 
-def rows_of(run, kind=pd.DataFrame):
-    return kind(results.read(run / "eval_probes.parquet", results.PROBES))
+def rows_of(run):
+    return xt.rows(run, "probes")
 
 
 def training_of(run):
@@ -63,7 +64,7 @@ class TestEvaluate:
         assert len(rows) == 2 * 2 * 2 * 5
         assert set(rows["probe"]) == {"needle", "passkey:length=2"}
         assert set(rows["extension"]) == {"as-trained", "pi"}
-        assert not (mixed / "evals.parquet").exists()
+        assert xt.rows(mixed).empty
         assert "probe needle, accuracy (chance 0.062), mean over depths" in ended.out
         assert "mixed, RoPE, cut back to L" in ended.out
         assert "…" not in ended.out
@@ -76,11 +77,11 @@ class TestEvaluate:
         cli("eval-lengths", ckpt, *flags).succeeded()
         for name in ("rope", "learned"):
             assert set(rows_of(ckpt / name)["probe"]) == set(probes.names())
-            assert (ckpt / name / "evals.parquet").exists()
+            assert len(xt.rows(ckpt / name)) == 2 * 2
         beyond = rows_of(ckpt / "learned").query("factor == 4")
         assert beyond["accuracy"].isna().all()
 
-    def test_bad_requests(self, refused, ckpt):
+    def test_bad_requests(self, refused, ckpt, damage_rows):
         for flags, *words in (
             (["--probes", "needel"], "unknown probe 'needel'", "did you mean 'needle'"),
             (["--probes", "needle:depth=1"], "no argument 'depth'"),
@@ -95,8 +96,8 @@ class TestEvaluate:
             ([], "name at least one protocol"),
         ):
             refused(["eval-lengths", ckpt / "rope", "--protocol", "off", *flags], *words)
-        (ckpt / "rope/eval_probes.parquet").write_bytes(b"PAR1 and then nothing")
-        refused(["eval-lengths", ckpt / "rope", *FEW, "--probes", "needle"], "eval_probes.parquet is damaged")
+        said = damage_rows(ckpt / "rope", "probes/needle")
+        refused(["eval-lengths", ckpt / "rope", *FEW, "--probes", "needle"], said)
 
 
 class TestReport:
@@ -135,15 +136,13 @@ class TestReport:
         assert "the longest length at which every probe reaches 0.85" in ended.out
         assert "no losses on text" in cli("compare", ckpt).error()
 
-    def test_rows_on_other_windows_are_left_out_and_said(self, without_pictures, cli, evaluated, tmp_path):
+    def test_rows_on_other_windows_are_left_out_and_said(self, without_pictures, cli, evaluated, edit_rows, tmp_path):
         runs = shutil.copytree(evaluated, tmp_path / "runs")
         cli("eval-lengths", runs / "rope", runs / "none", runs / "learned", *FEW, "--probes", "needle").succeeded()
         for name in ("rope", "none", "learned"):  # yesterday
-            path = runs / name / "eval_probes.parquet"
-            rows = [
-                row | {"evaluated_at": row["evaluated_at"] - timedelta(days=1)} for row in rows_of(path.parent, list)
-            ]
-            results.write(path, rows, results.PROBES)
+            edit_rows(
+                runs / name, results.PROBES, lambda row: row | {"evaluated_at": row["evaluated_at"] - timedelta(days=1)}
+            )
         cli("eval-lengths", runs / "rope", *FEW, "--probes", "needle", "--probe-trials", "3").succeeded()
         cli("eval-lengths", runs / "expe", *FEW, "--probes", "needle", "--probe-trials", "3").succeeded()
         ended = cli("report", runs).succeeded()

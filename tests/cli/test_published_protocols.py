@@ -3,8 +3,9 @@
 import json
 from pathlib import Path
 
-import pandas as pd
 import pytest
+
+import extrapolate as xt
 
 FEW = ["--factors", "1,2", "--max-targets", "512"]
 
@@ -26,7 +27,7 @@ def test_reports_and_comparisons_have_them_as_protocols_of_their_own(cli, ckpt: 
         assert f"{name}, loss in nats per token" in ended.out
     assert ended.out.count("perplexity where every window counts alike") == 1
     cli("eval-lengths", ckpt / "rope", ckpt / "expe", *FEW, "--protocol", "windows").succeeded()
-    found = pd.read_parquet(ckpt / "rope" / "evals.parquet")
+    found = xt.rows(ckpt / "rope")
     assert set(found["protocol"]) == {*names, "windows"}
     assert found.groupby("protocol")["stride"].first().dropna().to_dict() == {
         name: 4.0 for name in names if "stride" in name

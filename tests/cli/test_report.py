@@ -13,15 +13,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import extrapolate as xt
 from extrapolate import files, results
 from extrapolate.encodings.base import encodings
 from extrapolate.reports.sections.positions import FAILURE_LENGTHS, LOSS_BY_POSITION
+from extrapolate.results import kept
 
 FEW = ["--max-targets", "512"]
 
 
 def rows_of(run: Path) -> pd.DataFrame:
-    return pd.DataFrame(results.read(run / "evals.parquet", results.EVALS))
+    return xt.rows(run)
 
 
 class TestReport:
@@ -86,8 +88,7 @@ class TestReport:
         flags = ["--factors", "1,2", *FEW]
         cli("eval-lengths", ckpt / "rope", *flags, "--protocol", "windows").succeeded()
         cli("report", ckpt / "rope").succeeded()
-        for name in ("evals.parquet", "eval_documents.parquet"):
-            (ckpt / "rope" / name).unlink()
+        shutil.rmtree(ckpt / "rope/results")
         cli("eval-lengths", ckpt / "rope", *flags, "--protocol", "fixed-target").succeeded()
         cli("report", ckpt / "rope").succeeded()
         made = {path.name for path in (tmp_path / "report").iterdir()}
@@ -190,11 +191,9 @@ class TestReport:
         assert "nan" not in markdown.lower()
 
     @pytest.mark.usefixtures("without_pictures")
-    def test_it_needs_no_model(self, cli, evaluated, reported, tmp_path):
+    def test_it_needs_no_model(self, cli, evaluated, reported, as_tables, tmp_path):
         for run in evaluated.iterdir():
-            (tmp_path / "bare" / run.name).mkdir(parents=True)
-            for name in ("evals.parquet", "eval_documents.parquet"):
-                shutil.copy(run / name, tmp_path / "bare" / run.name / name)
+            as_tables(run, tmp_path / "bare" / run.name)
         cli("report", "bare", "--out", "from-tables").succeeded()
         full = pd.read_parquet(reported / "loss_by_ev.parquet")
         pd.testing.assert_frame_equal(full, pd.read_parquet(tmp_path / "from-tables/loss_by_ev.parquet"))
@@ -242,17 +241,16 @@ class TestReport:
 
     @pytest.mark.filterwarnings("error")
     @pytest.mark.usefixtures("without_pictures")
-    def test_infinite_losses_and_odd_names(self, cli, evaluated, tmp_path):
+    def test_infinite_losses_and_odd_names(self, cli, evaluated, as_tables, tmp_path):
         """A diverged model is worse than its control, and nothing says otherwise."""
         odd = {"rope": "$\\frac{$|<script>\n\x1b[31m", "expe": "ExPE"}
         for name, model in odd.items():
-            (tmp_path / "odd" / name).mkdir(parents=True)
-            for file, table in (("evals.parquet", results.EVALS), ("eval_documents.parquet", results.EVAL_DOCUMENTS)):
-                rows = [row for row in results.read(evaluated / name / file, table) if row["extension"] == "as-trained"]
-                for row in rows:
-                    row["model"] = model
-                    row["loss"] = {1.0: row["loss"], 2.0: math.inf, 4.0: 1e300}[row["factor"]]
-                results.write(tmp_path / "odd" / name / file, rows, table)
+
+            def diverged(row, model=model):
+                loss = {1.0: row["loss"], 2.0: math.inf, 4.0: 1e300}[row["factor"]]
+                return row | {"model": model, "loss": loss} if row["extension"] == "as-trained" else None
+
+            as_tables(evaluated / name, tmp_path / "odd" / name, diverged)
         ended = cli("report", "odd").succeeded()
         page = (tmp_path / "report/report.md").read_text()
         row = next(
@@ -272,12 +270,12 @@ class TestReport:
         (tmp_path / "odd").mkdir()
         for words, changed, protocol in (
             ("no file can be named after the protocol '../../escaped'",) + ({"protocol": "../../escaped"},) * 2,
-            ("eval_documents.parquet holds no document of the protocol", {}, {"protocol": "another"}),
+            ("rope: windows, as-trained: losses without those by document", {}, {"protocol": "another"}),
         ):
             for file, table, more in (
                 ("evals.parquet", results.EVALS, {}), ("eval_documents.parquet", results.EVAL_DOCUMENTS, protocol),
             ):  # fmt: skip
-                found = results.read(evaluated / "rope" / file, table)
+                found = kept.read_kept(evaluated / "rope", table).to_pylist()
                 rows = [row | changed | more for row in found if row["factor"] == 1]
                 # Another program wrote it: ours would not.
                 pq.write_table(pa.Table.from_pylist(rows, schema=table.schema()), tmp_path / "odd" / file)
@@ -292,7 +290,7 @@ def test_a_training_time_beside_other_programs_is_na_with_the_reason(cli, ckpt: 
         file = ckpt / name / "metrics.parquet"
         results.write_frame(file, results.read_frame(file).assign(others=share))
     cli("eval-lengths", ckpt / "rope", ckpt / "expe", "--factors", "1,2", "--max-targets", 512).succeeded()
-    rows = pd.read_parquet(ckpt / "expe" / "evals.parquet")
+    rows = xt.rows(ckpt / "expe")
     assert rows["training_taken"].tolist() == pytest.approx([0.3] * len(rows))
     assert rows["training_seconds"].isna().all()
     printed = cli("report", ckpt / "rope", ckpt / "expe", "--out", "report", "--json").succeeded().out

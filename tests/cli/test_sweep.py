@@ -162,9 +162,9 @@ def test_a_run_whose_table_is_gone_is_evaluated_again(cli: Cli, study: Path, don
     out = Path(shutil.copytree(done, tmp_path / "copy"))
     run = out / "runs" / BEST
     weights = (run / "model.safetensors").stat().st_mtime_ns
-    (run / "eval_documents.parquet").unlink()
+    shutil.rmtree(next(run.glob("results/*/documents")))
     cli("sweep", study, "--out", out).succeeded()
-    losses = [pd.read_parquet(folder / "runs" / BEST / "eval_documents.parquet")["loss"] for folder in (out, done)]
+    losses = [xt.rows(folder / "runs" / BEST, "documents")["loss"] for folder in (out, done)]
     pd.testing.assert_series_equal(*losses)
     assert (run / "model.safetensors").stat().st_mtime_ns == weights
 
@@ -180,7 +180,7 @@ def test_a_changed_evaluation_is_done_again(cli: Cli, study: Path, done: Path, t
     changed.write_text(text)
     weights = (out / "runs" / BEST / "model.safetensors").stat().st_mtime_ns
     cli("sweep", changed, "--out", out, "--array", "0/1", "--jobs", 1).succeeded()
-    rows = pd.read_parquet(out / "runs" / BEST / "evals.parquet")
+    rows = xt.rows(out / "runs" / BEST)
     assert set(rows[rows["extension"] == "pi:factor=4"]["factor"]) == {1.0, 2.0}
     assert set(rows[rows["extension"] == "as-trained"]["n_targets"]) >= {256}
     assert (out / "runs" / BEST / "model.safetensors").stat().st_mtime_ns == weights
@@ -262,7 +262,7 @@ def test_an_extension_whose_file_was_edited_is_evaluated_again(
     found = set()
     for _ in range(2):
         cli("sweep", few, "--jobs", 1, "--trust-code").succeeded()
-        rows = pd.read_parquet("sweeps/few/runs/rope-s0/evals.parquet")
+        rows = xt.rows("sweeps/few/runs/rope-s0")
         found |= {*rows["extension_sha256"].dropna()}
         own.write_text(own.read_text() + "# edited\n")
     assert len(found) == 2

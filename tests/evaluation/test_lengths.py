@@ -27,7 +27,7 @@ from extrapolate.evaluation.targets import Targets
 from extrapolate.evaluation.window_losses import measure
 from extrapolate.model.attention import Setting
 from extrapolate.model.model import Model
-from extrapolate.results import EVAL_DOCUMENTS, EVALS, write
+from extrapolate.results import EVAL_DOCUMENTS, EVALS, kept, read
 from extrapolate.runs.run import Run
 
 L = 16
@@ -136,9 +136,9 @@ def test_what_was_dropped_in_training_is_there(store: Store, run_of) -> None:
 
 def test_too_many_losses_are_refused(store: Store, run_of, monkeypatch) -> None:
     monkeypatch.setattr(lengths, "MOST_LOSSES", 2047)
-    asked = EvaluationSettings((1, 4), ("pi",), protocols=("windows",), max_targets=512)
+    asked = EvaluationSettings((1, 4), ("pi",), protocols=("windows",), max_targets=1024)
     lengths.check(run_of("rope"), store, asked)
-    words = "would add up to 2048 losses to the 0 of .*eval_targets.parquet, and 2047 is the most"
+    words = "would keep 2048 losses of each extension by windows, and 2047 is the most"
     with pytest.raises(UserError, match=words):
         lengths.check(run_of("rope"), store, replace(asked, keep_losses=True))
 
@@ -314,20 +314,21 @@ def test_what_cannot_be_evaluated_is_refused(short: Run, markov: Store, asked: d
         check(short, markov, settings_of(**asked))
 
 
-def test_a_run_that_is_not_finished_or_has_tables_that_cannot_be_added_to_is_refused(markov: Store, random_run) -> None:
+def test_a_run_that_is_not_finished_or_has_rows_that_cannot_be_added_to_is_refused(markov: Store, random_run) -> None:
     run = random_run(markov, seq_len=8, fresh=True)
-    pieces = list(evaluate(run, markov, settings_of(factors=(1,))))
-    for at, (name, table) in enumerate((("evals.parquet", EVALS), ("eval_documents.parquet", EVAL_DOCUMENTS))):
-        rows = [row for piece in pieces for row in piece[at]]
-        write(run.path / name, rows, table)
-        check(run, markov, settings_of())
-        (run.path / name).write_bytes(b"no table")
-        with pytest.raises(ValueError, match=name):
+    for rows, documents, targets in evaluate(run, markov, settings_of(factors=(1,))):
+        kept.add_losses(run.path, rows, documents, targets)
+    check(run, markov, settings_of())
+    for table in (EVALS, EVAL_DOCUMENTS):
+        path = next(kept.files_of(run.path, table))
+        whole = path.read_bytes()
+        path.write_bytes(b"no table")
+        with pytest.raises(ValueError, match=r"as-trained\.parquet is damaged"):
             check(run, markov, settings_of())
-        pd.DataFrame(rows).drop(columns="control_loss").to_parquet(run.path / name)
-        with pytest.raises(ValueError, match=name):
+        pd.DataFrame(read(path, table) if path.write_bytes(whole) else ()).drop(columns="control_loss").to_parquet(path)
+        with pytest.raises(ValueError, match="has no column control_loss"):
             check(run, markov, settings_of())
-        (run.path / name).unlink()
+        path.write_bytes(whole)
     (run.path / "model.safetensors").unlink()
     with pytest.raises(ValueError, match="is not finished"):
         check(run, markov, settings_of())

@@ -6,13 +6,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import pandas as pd
 import pytest
 import torch
 
 import extrapolate as xt
 from extrapolate import results
 from extrapolate.errors import UserError
+from extrapolate.results import kept
 from extrapolate.runs.run import Run
 
 transformers = pytest.importorskip("transformers")
@@ -45,13 +45,13 @@ class TestFolder:
 
     def test_the_card_has_the_losses_of_the_tables(self, evaluated: Path, tmp_path: Path) -> None:
         run = shutil.copytree(evaluated / "expe", tmp_path / "expe")
-        both = results.read(run / "evals.parquet", results.EVALS)
-        early = [row | {"step": 5, "weights_sha256": "5" * 64, "loss": 9.0} for row in both]
-        other = [row | {"corpus_hash": "0ther", "loss": 7.25} for row in both if row["factor"] == 1]
-        results.write(run / "evals.parquet", [*early, *both, *other], results.EVALS)
+        both = kept.read_kept(run, results.EVALS).to_pylist()
+        of_other = {"corpus_hash": "0ther", "targets_hash": "0thers", "loss": 7.25}
+        kept.add(run, results.EVALS, [row | {"weights_sha256": "5" * 64, "loss": 9.0} for row in both])
+        kept.add(run, results.EVALS, [row | of_other for row in both if row["factor"] == 1])
         xt.export(run, tmp_path / "out")
         card = (tmp_path / "out" / "README.md").read_text()
-        rows = pd.read_parquet(evaluated / "expe" / "evals.parquet").query("extension == 'as-trained' and step == 10")
+        rows = xt.rows(evaluated / "expe").query("extension == 'as-trained'")
         assert len(rows) == 6
         for row in rows.itertuples():
             assert f"| {row.length} | {row.factor:g} | {row.loss:.4g} | " in card

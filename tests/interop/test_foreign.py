@@ -82,22 +82,22 @@ def test_rows_of_other_weights_are_dropped(store: Path) -> None:
     made = xt.foreign(net, "Changing", seq_len=16, tokenizer=store)
     xt.evaluate(made, data=store, protocols=("windows", "fixed-target"), **FEWER)
     xt.evaluate(made, data=store, protocols="windows", **FEWER)
-    assert set(pd.read_parquet("ckpt/foreign-Changing/evals.parquet")["protocol"]) == {"windows", "fixed-target"}
+    assert set(xt.rows("ckpt/foreign-Changing")["protocol"]) == {"windows", "fixed-target"}
     with torch.no_grad():
         net.weight[-1, -1] += 1  # as a step of its training would
     xt.evaluate(made, data=store, protocols="windows", **FEWER)
-    assert set(pd.read_parquet("ckpt/foreign-Changing/evals.parquet")["protocol"]) == {"windows"}
+    assert set(xt.rows("ckpt/foreign-Changing")["protocol"]) == {"windows"}
 
 
 def test_the_losses_are_those_of_its_logits(store: Path) -> None:
     made = xt.foreign(counts, "Counts", seq_len=16, tokenizer=store)
     table = xt.evaluate(made, data=store, protocols=["windows"], factors=FACTORS)
-    kept = pd.read_parquet("ckpt/foreign-Counts/evals.parquet")
+    kept = xt.rows("ckpt/foreign-Counts")
     assert kept["loss"].tolist() == table["loss"].tolist()
     # By hand, at 1x: windows of 16 inputs from the documents' starts.
     split = Store.open(store).split("test")
     assert losses(table)["windows", 4] < losses(table)["windows", 1]  # more counts, better frequencies
-    documents = pd.read_parquet("ckpt/foreign-Counts/eval_documents.parquet")
+    documents = xt.rows("ckpt/foreign-Counts", "documents")
     one = documents[(documents["factor"] == 1) & (documents["document"] == documents["document"].iloc[0])]
     number = list(split.ids).index(one["document"].iloc[0])
     tokens = split.slice(int(split.offsets[number]), int(split.offsets[number + 1])).astype(np.int64)
@@ -126,11 +126,11 @@ def test_mamba_trained_by_its_own_library_stands_in_the_same_table(
     flags += ["--probes", "copy", "--probe-trials", 2]
     printed = cli("eval-lengths", "ckpt/rope", "mamba.py:load", *flags).succeeded().out
     assert "foreign-Mamba" in printed
-    rows = pd.read_parquet("ckpt/foreign-Mamba/evals.parquet")
+    rows = xt.rows("ckpt/foreign-Mamba")
     assert set(rows["imported"]) == {"mamba.py:load"}
     assert set(rows["protocol"]) == {"fixed-target", "sliding"}
     assert rows["loss"].notna().all()
-    assert len(pd.read_parquet("ckpt/foreign-Mamba/eval_probes.parquet")) == 2 * 5
+    assert len(xt.rows("ckpt/foreign-Mamba", "probes")) == 2 * 5
     assert Path("ckpt/foreign-Mamba/model.py").read_bytes() == Path("mamba.py").read_bytes()
     compared = cli("compare", "ckpt").succeeded().out
     assert "Mamba" in compared
@@ -261,14 +261,14 @@ def test_rows_of_a_model_are_not_kept_for_that_of_another_file(store: Path, how:
     asked = dict(data=store, protocols=["windows"], max_targets=512)
     for _ in range(2):
         xt.evaluate("fm.py:load", factors=(1, 2, 8), **asked)
-        kept = pd.read_parquet("ckpt/foreign-Far/evals.parquet")
+        kept = xt.rows("ckpt/foreign-Far")
         assert sorted(kept["factor"]) == [1, 2, 8]
     other = text.replace("far(1.0)", "far(9.0)")
     if how == "another function":
         other = text + other[other.index("def load") :].replace("load()", "load2()")
     Path("fm.py").write_text(other)
     xt.evaluate("fm.py:load2" if how == "another function" else "fm.py:load", factors=(1, 2), **asked)
-    now = pd.read_parquet("ckpt/foreign-Far/evals.parquet")
+    now = xt.rows("ckpt/foreign-Far")
     assert sorted(now["factor"]) == [1, 2]
     assert set(now["targets_hash"]).isdisjoint(kept["targets_hash"])
 

@@ -121,14 +121,13 @@ def test_rows_say_what_was_asked_and_are_kept(ckpt: Path, copies: Path) -> None:
     assert set(table["shots"]) == {0}
     assert set(table["lm_eval_version"]) == {lm_eval.__version__}
     assert table["targets_hash"].nunique() == 1
-    assert results.read(run / "eval_tasks.parquet", results.TASKS) == table.astype(object).where(
-        table.notna(), None
-    ).to_dict("records")
+    kept = xt.rows(run, "tasks")
+    assert kept.to_dict("records") == table[list(kept)].to_dict("records")
     short = xt.evaluate_tasks(run, "hellaswag", limit=5, **asked)
     assert set(short["n_questions"]) == {5}
     assert set(short["n_cut"]) == {5}  # each has more than 16 tokens
     assert short["targets_hash"].iloc[0] != table["targets_hash"].iloc[0]
-    kept = pd.DataFrame(results.read(run / "eval_tasks.parquet", results.TASKS))
+    kept = xt.rows(run, "tasks")
     assert len(kept) == 6
     with_shots = xt.evaluate_tasks(run, "hellaswag", length=LONG, shots=2, limit=0.5, **asked)
     assert set(with_shots["shots"]) == {2}
@@ -185,8 +184,6 @@ metric_list: [{{metric: mine, aggregation: !function scores.first}}]
     (tmp_path / "scores.py").write_text(SCORES.format(scores="{'mine': 'good'}") + first)
     with pytest.raises(xt.UserError, match="no score of sky is a number"):
         xt.evaluate_tasks(ckpt / "rope", "sky", **asked)
-    path = ckpt / "rope/eval_tasks.parquet"
-    assert not path.exists() or "sky" not in set(pd.read_parquet(path)["task"])
 
 
 GROUP = """
@@ -304,7 +301,7 @@ def test_the_commands_of_the_page_run(ckpt: Path, copies: Path, tmp_path: Path, 
     for command in commands:
         assert command.pop(0) == "extrapolate"
         cli(*command, *(["--device", "cpu"] if command[0] == "eval-tasks" else [])).succeeded()
-    rows = pd.DataFrame(results.read(ckpt / "rope/eval_tasks.parquet", results.TASKS))
+    rows = xt.rows(ckpt / "rope", "tasks")
     assert set(rows["task"]) == {"hellaswag", "arc_easy", "extrapolate_needle"}
     assert (tmp_path / "report-tasks/eval_tasks.parquet").exists()
 
@@ -322,7 +319,7 @@ class TestEstimate:
         lm = RunLM(Run.open(ckpt / "rope"), length=LONG, device="cpu", advance=lambda inputs, loss: read.append(inputs))
         benchmarks.Tasks.load(["hellaswag"], HELLASWAG, copies).questions(lm, None, 6)
         assert (found.rows["tokens"] == sum(read)).all()
-        assert not (ckpt / "rope/eval_tasks.parquet").exists()
+        assert not (ckpt / "rope/results").exists()
 
     def test_a_continuation_is_counted_to_its_end(self, ckpt) -> None:
         run, ask = (

@@ -37,7 +37,7 @@ HELLASWAG, ARC = KNOWN / "hellaswag", KNOWN / "arc"
 )
 def test_what_cannot_be_asked_is_refused(arguments: list[Any], message: str, ckpt: Path, cli: Any) -> None:
     assert re.search(message, cli("eval-tasks", ckpt / "rope", *arguments).error())
-    assert not (ckpt / "rope/eval_tasks.parquet").exists()
+    assert not (ckpt / "rope/results").exists()
 
 
 def test_a_task_that_runs_what_a_model_writes_is_refused(tmp_path: Path, copies: Path, ckpt: Path) -> None:
@@ -71,9 +71,9 @@ def test_a_folder_of_tasks_runs_only_once_it_is_trusted(by: str, ckpt: Path, tmp
     assert ran.exists()
 
 
-def test_a_damaged_table_is_refused_before_anything_is_asked(ckpt: Path, cli: Any) -> None:
-    (ckpt / "rope/eval_tasks.parquet").write_bytes(b"PAR1 and then nothing")
-    assert "eval_tasks.parquet is damaged" in cli("eval-tasks", ckpt / "rope", "--tasks", "hellaswag").error()
+def test_a_damaged_table_is_refused_before_anything_is_asked(ckpt: Path, cli: Any, damage_rows: Any) -> None:
+    said = damage_rows(ckpt / "rope", "tasks/hellaswag")
+    assert said in cli("eval-tasks", ckpt / "rope", "--tasks", "hellaswag").error()
 
 
 def test_without_lm_eval_the_error_says_what_to_install(ckpt: Path, cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,11 +11,12 @@ import pytest
 import extrapolate as xt
 from extrapolate import results
 from extrapolate.errors import UserError
-from extrapolate.names import ASKED, INSPECTIONS_TABLE, TASKS_TABLE, TEXT_TABLE
+from extrapolate.names import ASKED, DOCUMENTS_TABLE, INSPECTIONS_TABLE, TASKS_TABLE, TEXT_TABLE
 from extrapolate.reports.gather import gather
+from extrapolate.results import kept
 
 pytestmark = pytest.mark.usefixtures("without_pictures")
-PROBES = Path(__file__).parents[1] / "fixtures/rope/eval_probes.parquet"
+PROBES = Path(__file__).parents[1] / "fixtures/rope/probes.parquet"
 NOPE = {"model": "NoPE", "display": "NoPE", "encoding": "none", "config_hash": "of NoPE", "weights_sha256": "others"}
 
 
@@ -30,7 +31,13 @@ def seeded(seed, **changes):
 
 
 def own(folder):
-    """Makes the folder that of the run itself."""
+    """Makes the folder that of the run itself, with its rows as a run keeps them, and without its weights."""
+    documents = results.read(folder / DOCUMENTS_TABLE, results.EVAL_DOCUMENTS)
+    for row in results.read(folder / TEXT_TABLE, results.EVALS):
+        mine = [one for one in documents if all(one[name] == row[name] for name in results.EVAL_DOCUMENTS.key)]
+        kept.add_losses(folder, [row], mine, results.EVAL_TARGETS.schema().empty_table())
+    for file in folder.glob("*.parquet"):
+        file.unlink()
     (folder / "config.json").write_text("{}")
     return folder
 
@@ -102,15 +109,12 @@ def test_the_same_run_in_several_places_is_taken_once(write_run, tmp_path):
     assert twice.left_out[-1].startswith(f"taken once, for they hold the run {tmp_path}/ck/again too: ")
 
 
-def test_rows_of_one_run_in_two_folders_join_unless_they_differ(write_run, tmp_path):
+def test_rows_of_one_run_in_two_folders_join(write_run, tmp_path):
     for factor in (1, 2):
         write_run(tmp_path / f"at-{factor}/rope", lambda row, at=factor: row if row["factor"] == at else None)
     found = gather([tmp_path / "at-1", tmp_path / "at-2"])
     assert list(found.runs) == ["rope"]
     assert {row["factor"] for row in found.evals()} == {1, 2}
-    write_run(tmp_path / "b/rope", lambda row: row | {"loss": row["loss"] + 1e-9})
-    with pytest.raises(UserError, match=r"at-1/rope and b/rope differ in evals.parquet for the same weights, rope: "):
-        xt.report([tmp_path / "at-1", tmp_path / "b"])
 
 
 def write_more(folder, score=0.25, **changes):
@@ -161,7 +165,7 @@ def test_scores_and_inspections_that_are_not_shown_are_said(write_run, tmp_path)
 
 def test_tables_in_a_folder_hide_no_run_below_it(write_run, tmp_path):
     own(write_run(tmp_path / "team/third", called("third", **NOPE)))
-    own(write_run(tmp_path / "ck/exp", called("exp", weights_sha256="first")))
+    write_run(tmp_path / "ck/exp", called("exp", weights_sha256="first"))
     for file in (tmp_path / "ck/exp").glob("*.parquet"):
         shutil.copy(file, tmp_path / "team")
     assert sorted(gather([tmp_path / "team"]).runs) == ["exp", "third"]
@@ -178,23 +182,13 @@ def test_a_run_in_the_folder_of_another_is_named(write_run, tmp_path):
     assert sorted(gather([tmp_path / "ck", tmp_path / "ck/exp/inner"]).runs) == ["exp", "inner"]
 
 
-@pytest.mark.parametrize("changed", ["loss", "key_context", "key_within", "key_loss"])
-def test_other_losses_of_the_same_run_are_refused(write_run, tmp_path, changed):
-    run = own(write_run(tmp_path / "ck/exp", called("exp")))
-    other = write_run(tmp_path / "copy", called("exp", **{changed: 1}))
-    said = rf"differ in evals\.parquet for the same weights, exp: the {changed} of RoPE at"
-    for read in (lambda: xt.report([run, other], tmp_path / "report"), lambda: xt.compare([run, other])):
-        with pytest.raises(UserError, match=said):
-            read()
-
-
 @pytest.mark.parametrize("changed", [{"loss": 3.0}, {"n_targets": 513}, {"n_key": 7}])
 def test_a_table_that_contradicts_its_documents_is_refused(cli, write_run, tmp_path, changed):
     """It was edited after the evaluation, or the evaluation was killed between the two."""
     write_run(tmp_path / "ckpt/rope", lambda row: row | ({} if "document" in row else changed))
     for command in ("report", "compare"):
         said = cli(command, "ckpt").error()
-        assert "rope: evals.parquet and eval_documents.parquet contradict each other (RoPE" in said
+        assert "rope: losses and those by document contradict each other (RoPE" in said
     assert not (tmp_path / "report").exists()
 
 
@@ -203,14 +197,17 @@ def test_a_table_that_contradicts_its_documents_is_refused(cli, write_run, tmp_p
 )
 @pytest.mark.parametrize("mine", [True, False])
 def test_rows_of_two_trainings_of_one_folder_are_refused(write_run, tmp_path, changes, mine):
+    """Copied rows, or those of a run without its weights."""
     folder = write_run(tmp_path / "ck/exp", called("exp"))
-    changed(own(folder) if mine else folder, **changes)
-    words = "evaluate it again, which drops those of weights that are gone" if mine else "as one run, exp"
+    if mine:
+        other = write_run(tmp_path / "other/exp", lambda row: called("exp", **{"weights_sha256": "x", **changes})(row))
+        shutil.copytree(own(other) / "results", own(folder) / "results", dirs_exist_ok=True)
+    else:
+        changed(folder, **changes)
+    words = "delete those in results/ that are not of its weights" if mine else "as one run, exp"
     for read in (xt.report, xt.compare):
         with pytest.raises(UserError, match=f"ck/exp holds results of several trainings.*{words}"):
             read(tmp_path / "ck")
-    with pytest.raises(UserError, match="several trainings"):
-        xt.compare(write_run(tmp_path / "other/exp", called("exp")), before=folder)
     assert not (tmp_path / "report").exists()
 
 
@@ -230,14 +227,17 @@ def test_and_so_where_another_table_is_of_other_weights(write_run, tmp_path, fil
 
 
 def test_a_run_that_was_trained_otherwise_is_no_seed_that_others_lack(write_run, tmp_path):
-    """It would be left out as one."""
-    own(write_run(tmp_path / "ck/rope", called("rope")))
-    own(write_run(tmp_path / "ck/other", called("other", config_hash="other", seed=1, weights_sha256="of other")))
-    own(write_run(tmp_path / "ck/none", called("none", **NOPE)))
+    """It would be left out as one. What differs is in its name, unless the tables do not say it."""
+    own(write_run(tmp_path / "ck/rope", called("rope", lr=0.02)))
+    own(write_run(tmp_path / "ck/other", called("other", config_hash="other", seed=1, weights_sha256="x", lr=0.007)))
+    own(write_run(tmp_path / "ck/none", called("none", **NOPE, lr=0.02)))
+    assert set(xt.report(tmp_path / "ck").tables["windows"]["Model"]) == {
+        "RoPE, lr 0.02", "RoPE, lr 0.007", "NoPE, lr 0.02",
+    }  # fmt: skip
+    own(write_run(tmp_path / "ck/same", called("same", config_hash="x", seed=1, weights_sha256="y", lr=0.02)))
     for read in (xt.report, xt.compare):
-        with pytest.raises(UserError, match="other, rope are all RoPE but differ in more than their seed"):
+        with pytest.raises(UserError, match=r"rope, same are all RoPE, lr 0\.02 but differ in more than their seed"):
             read(tmp_path / "ck")
-    assert not (tmp_path / "report").exists()
 
 
 @pytest.mark.parametrize("again", [{}, {"config_hash": "other", "seed": 1}])
@@ -276,16 +276,21 @@ def test_losses_and_probes_on_different_text_are_not_in_one_report(cli, write_ru
     assert "## Losses" not in (tmp_path / "probes/report.md").read_text()
 
 
-def test_versions_of_an_extensions_file_in_different_tables_are_refused(cli, write_run, tmp_path):
-    """The losses of one run and the probes of another would be those of one model."""
-    own = {"extension": "x.py:X", "extension_sha256": "one"}
-    write_run(tmp_path / "runs/a", lambda row: called("a")(row) and row | {"run": "a"} | own)
+def test_versions_of_an_extensions_file_are_different_models(cli, write_run, tmp_path):
+    """Also where one has losses and the other probes, or is another class of the file."""
+    own = {"extension": "x.py:X", "extension_sha256": "1" * 64}
+    write_run(tmp_path / "runs/a", lambda row: called("a")(row) and row | {"run": "a", "model": "RoPE + X"} | own)
     folder = write_run(tmp_path / "runs/b", called("b", seed=1, weights_sha256="b"))
-    add_probes(folder, run="b", seed=1, weights_sha256="b")
+    of_b = {"run": "b", "seed": 1, "weights_sha256": "b", "model": "RoPE + X"}
+    add_probes(folder, **of_b, **own)
     cli("report", "runs").succeeded()
-    add_probes(folder, run="b", seed=1, weights_sha256="b", **own | {"extension_sha256": "two"})
-    assert "x.py in " in (message := cli("report", "runs", "--out", "again").error())
-    assert "is of different versions of that file" in message
+    assert "@" not in (tmp_path / "report/report.md").read_text()
+    for extension in ("x.py:X", "x.py:Y"):
+        add_probes(folder, **of_b, extension=extension, extension_sha256="2" * 64)
+        cli("report", "runs").succeeded()
+        page = (tmp_path / "report/report.md").read_text()
+        for name in ("RoPE + X (x.py:X@11111111)", f"RoPE + X ({extension}@22222222)"):
+            assert name in page
 
 
 def test_losses_and_probes_of_different_seeds_are_said(cli, write_run, tmp_path):

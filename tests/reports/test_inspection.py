@@ -11,7 +11,7 @@ def row(value: float, **changes: Any) -> dict[str, Any]:
     return {
         "run": "rope", "model": "RoPE", "extension": "as-trained", "split": "test", "step": 10, "n_windows": 4,
         "targets_hash": "aaaaaaa1", "factor": 1.0, "value": value, "error": 0.1, "at": None, "layer": None,
-        "head": None,
+        "head": None, "extension_sha256": None,
     } | changes  # fmt: skip
 
 

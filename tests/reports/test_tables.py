@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from extrapolate.reports import probes, tables
+from extrapolate.results.groups import SETTINGS
 from extrapolate.statistics.comparable import (
     at_some_lengths,
     comparable,
@@ -27,7 +28,8 @@ def row(run: str, model: str, factor: float, loss: float | None, **changes: Any)
         "as-trained", "protocol": "windows", "factor": factor, "loss": loss, "control_loss": 4.0, "seq_len": 64,
         "trained_length": 64, "origin": None, "imported": None, "split": "test", "step": 10, "precision": "fp32",
         "seed": 0, "targets_hash": "t", "corpus_hash": "c", "config_hash": run, "setting_hash": "s",
-        "weights_sha256": run, "origin_sha256": None,
+        "weights_sha256": run, "origin_sha256": None, "extension_sha256": None,
+        **dict.fromkeys(one.name for one in SETTINGS.columns),
         "training_machine": "m", "training_corpus": "c",
         "preset": "tiny", "layers": 4, "tokens": 1000, "parameters": 10,
         "training_precision": "fp32", "training_seconds": 10.0, "evaluated_at": datetime(2026, 1, 1, tzinfo=UTC),
@@ -161,16 +163,16 @@ def test_models_that_were_not_trained_alike_are_said() -> None:
     assert unequal_training(alike) == []
     unlike = frame(row("r", "RoPE", 1, 4.0), row("e", "ExPE", 1, 4.1, setting_hash="u", tokens=7000))
     (warning,) = unequal_training(unlike)
-    assert "tokens 1000, 7000; perhaps other settings that the tables lack, such as the learning rate)" in warning
+    assert "tokens 1000, 7000)" in warning
     further = frame(row("r", "RoPE", 1, 4.0), row("e", "ExPE", 1, 4.1, tokens=7000))  # evaluated after other steps
     (warning,) = unequal_training(further)
     assert "(tokens 1000, 7000)" in warning
     many = frame(*(row(str(at), "RoPE", 1, 4.0, setting_hash=str(at), tokens=1000 + at) for at in range(9)))
     (warning,) = unequal_training(many)
-    assert "tokens 1000, ..., 1008; perhaps" in warning
+    assert "tokens 1000, ..., 1008)" in warning
     continued = frame(row("r", "RoPE", 1, 4.0), row("e", "ExPE", 1, 4.1, setting_hash="u", origin="r"))
     (warning,) = unequal_training(continued)
-    assert "(some continue another run; perhaps" in warning
+    assert "(some continue another run)" in warning
 
 
 def test_a_model_that_continues_other_weights_than_those_shown_is_said() -> None:
@@ -209,10 +211,10 @@ def test_models_that_learned_from_other_text_are_named() -> None:
                        training_commit="", training_taken=0.0)  # fmt: skip
     found = tables.caption(rows)
     assert "ExPE learned from other text (corpus d): nothing checks that no text is in both." in found
-    assert "not trained alike (training_corpus c, d; perhaps" in found
+    assert "not trained alike (training_corpus c, d)" in found
     assert "other text" not in tables.caption(rows.assign(training_corpus="c"))
-    alike = rows.assign(training_corpus="c")
-    assert "not trained alike (settings that the tables lack, such as the learning rate)" in tables.caption(alike)
+    alike = rows.assign(training_corpus="c", lr=[0.02, 0.007])
+    assert "not trained alike (lr 0.007, 0.02)" in tables.caption(alike)
 
 
 def test_the_last_checkpoint_of_each_run_is_shown() -> None:

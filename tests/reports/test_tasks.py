@@ -8,6 +8,7 @@ import pytest
 
 from extrapolate.errors import UserError
 from extrapolate.reports.tasks import by_model, by_shots, comparable, printed
+from extrapolate.results.groups import SETTINGS
 
 WHEN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -21,7 +22,8 @@ def score(run: str, value: float, **changes: Any) -> dict[str, Any]:
         "targets_hash": "questions", "config_hash": "c", "preset": "tiny", "layers": 2, "parameters": 1000,
         "setting_hash": "s", "tokens": 7, "origin": None, "origin_sha256": None, "training_corpus": "x",
         "trained_length": 16, "training_precision": "fp32", "training_machine": "a machine", "imported": None,
-        "evaluated_at": WHEN, "weights_sha256": run, "members": None,
+        "evaluated_at": WHEN, "weights_sha256": run, "members": None, "extension_sha256": None,
+        **dict.fromkeys(one.name for one in SETTINGS.columns),
     } | changes  # fmt: skip
 
 
@@ -102,7 +104,7 @@ def test_runs_of_one_model_must_be_alike_whatever_they_were_asked() -> None:
 def test_models_that_were_not_trained_alike_are_said() -> None:
     longer = score("b", 0.75, model="ALiBi", config_hash="d", setting_hash="t", tokens=21)
     _, (said,) = comparable(pd.DataFrame([score("a", 0.25), longer]))
-    assert said.startswith("the models were not trained alike (tokens 7, 21;")
+    assert said.startswith("the models were not trained alike (tokens 7, 21)")
 
 
 def test_a_group_with_a_task_that_was_asked_again_is_left_out() -> None:

@@ -137,7 +137,7 @@ class TestReading:
         other = pa.Table.from_pylist([row()]).replace_schema_metadata({"extrapolate_format": str(number)})
         pq.write_table(other, path)
         said = rf"t\.parquet was written by another version of extrapolate: its format is {number}, and"
-        for call in (lambda: read(path), lambda: results.check_grows(path, SMALL), lambda: add(path, row("b"))):
+        for call in (lambda: read(path), lambda: results.check(path, SMALL), lambda: add(path, row("b"))):
             with pytest.raises(UserError, match=said):
                 call()
         assert pq.read_table(path).equals(other)
@@ -152,7 +152,7 @@ class TestReading:
         for call in (
             lambda: read(path),
             lambda: add(path, row("b")),
-            lambda: results.merge_columns(path, data, SMALL, [], "b"),
+            lambda: results.merge_columns(path, data, SMALL),
         ):
             with pytest.raises(UserError, match=r"t\.parquet is damaged: .*evaluate again"):
                 call()
@@ -189,7 +189,7 @@ class TestDamage:
         content = path.read_bytes()
         place = content.index((0x1122334455667788).to_bytes(8, "little"))
         path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
-        for call in (lambda: read(path), lambda: results.check_grows(path, SMALL), lambda: add(path, row("b"))):
+        for call in (lambda: read(path), lambda: results.check(path, SMALL), lambda: add(path, row("b"))):
             with pytest.raises(UserError, match=r"t\.parquet is damaged: .*CRC.*; delete it and evaluate again"):
                 call()
 
@@ -216,7 +216,7 @@ class TestForeign:
     def test_what_a_column_cannot_hold_is_refused(self, tmp_path: Path, data: pa.Table, said: str) -> None:
         path = tmp_path / "t.parquet"
         pq.write_table(data, path)
-        calls = (results.read, results.read_columns, results.check_grows, lambda path, _: add(path, row("b")))
+        calls = (results.read, results.read_columns, results.check, lambda path, _: add(path, row("b")))
         for call in calls:
             with pytest.raises(UserError, match=rf"t\.parquet is damaged: .*{said}.*; delete it and evaluate again"):
                 call(path, SMALL)
@@ -244,25 +244,15 @@ class TestMergingColumns:
         path, table = tmp_path / "t.parquet", results.EVAL_TARGETS
         first, other = self.made("a", [1.0, 2.0, 3.0]), self.made("a", [4.0], "sliding")
         for data in (first, other):
-            results.merge_columns(path, data, table, data.to_pylist(), "a")
+            results.merge_columns(path, data, table)
         assert results.read(path, table) == [*first.to_pylist(), *other.to_pylist()]
         again = self.made("a", [5.0, 6.0])
-        results.merge_columns(path, again, table, again.slice(0, 1).to_pylist(), "a")
+        results.merge_columns(path, again, table)
         assert results.read(path, table) == [*other.to_pylist(), *again.to_pylist()]
         longer = self.made("a", [7.0], factor=4.0)
-        results.merge_columns(path, longer, table, longer.to_pylist(), "a")
+        results.merge_columns(path, longer, table)
         assert [row["loss"] for row in results.read(path, table)] == [4.0, 5.0, 6.0, 7.0]
         assert pa.types.is_dictionary(pq.read_table(path)["document"].type)
-
-    def test_all_rows_get_the_name_of_today_and_an_empty_file_goes(self, tmp_path: Path) -> None:
-        path, table = tmp_path / "t.parquet", results.EVAL_TARGETS
-        old, new = self.made("a", [1.0]), self.made("b", [2.0], "sliding")
-        results.merge_columns(path, old, table, [], "a")
-        results.merge_columns(path, new, table, [], "b")
-        assert [(row["run"], row["loss"]) for row in results.read(path, table)] == [("b", 1.0), ("b", 2.0)]
-        for _ in range(2):
-            results.merge_columns(path, old.slice(0, 0), table, [*old.to_pylist(), *new.to_pylist()], "b")
-            assert not path.exists()
 
 
 class TestMerging:
@@ -272,11 +262,10 @@ class TestMerging:
         results.write(path, [row() | {"brier": 0.5, "ece": 0.1}], Table((Group("all", "everything", more),), ("run",)))
         before = path.read_bytes()
         said = rf"t\.parquet has the columns brier, ece, which extrapolate {__version__} does not know and would lose"
-        for call in (lambda: results.check_grows(path, SMALL), lambda: add(path, row("b"))):
+        for call in (lambda: results.check(path, SMALL), lambda: add(path, row("b"))):
             with pytest.raises(UserError, match=said):
                 call()
         assert path.read_bytes() == before
-        assert results.check_grows(tmp_path / "none.parquet", SMALL) == 0
 
     def test_rows_of_the_same_key_are_replaced_and_others_kept(self, tmp_path: Path) -> None:
         path = tmp_path / "t.parquet"

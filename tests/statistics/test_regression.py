@@ -18,7 +18,7 @@ from extrapolate import results
 KEPT, ROOT = Path(__file__).parents[1] / "fixtures/rope", Path(__file__).parents[2]
 TABLES = {"evals.parquet": results.EVALS, "eval_documents.parquet": results.EVAL_DOCUMENTS}
 Row = dict[str, Any]
-DOCUMENTS = pd.DataFrame(results.read(KEPT / "eval_documents.parquet", results.EVAL_DOCUMENTS))
+DOCUMENTS = xt.rows(KEPT, "documents")
 
 
 def write(folder: Path, change: Callable[[Row], Row | None] = dict) -> Path:

@@ -9,11 +9,13 @@ import pytest
 
 from extrapolate.errors import UserError
 from extrapolate.evaluation.settings import EvaluationSettings
-from extrapolate.names import PROBES_TABLE
+from extrapolate.results import kept
+from extrapolate.runs.run import Run
 from extrapolate.studies import state
 from extrapolate.studies.state import CellState
 from extrapolate.studies.status import status_of
 
+FILES = ["windows", "documents/windows"]
 SETTINGS = EvaluationSettings(factors=(1, 2), max_targets=512)
 CHANGED: dict[str, Any] = {
     "factors": (1, 4), "extend": ("pi:factor=2",), "protocols": ("sliding",), "split": "validation",
@@ -26,8 +28,11 @@ CHANGED: dict[str, Any] = {
 def run(trained: Path, tmp_path: Path) -> Path:
     """A finished run whose evaluation with SETTINGS is complete."""
     run = Path(shutil.copytree(trained / "rope", tmp_path / "runs" / "rope"))
-    for table in ("evals.parquet", "eval_documents.parquet", PROBES_TABLE):
-        (run / table).touch()
+    (weights,) = Run.open(run).checkpoints("last")
+    for name in (*FILES, "probes/copy"):
+        file = kept.folder_of(run, weights.sha256) / f"{name}/as-trained.parquet"
+        file.parent.mkdir(parents=True)
+        file.touch()
     state.write(tmp_path, "rope", CellState(evaluated=state.evaluation_key(run, SETTINGS)))
     assert state.evaluated(tmp_path, "rope", run, SETTINGS)
     return run
@@ -44,15 +49,17 @@ def test_nor_is_that_of_other_weights(run: Path, trained: Path, tmp_path: Path) 
     assert not state.evaluated(tmp_path, "rope", run, SETTINGS)
 
 
-@pytest.mark.parametrize("table", ["evals.parquet", "eval_documents.parquet"])
-def test_nor_one_whose_table_is_gone(run: Path, tmp_path: Path, table: str) -> None:
-    (run / table).unlink()
+@pytest.mark.parametrize("table", FILES)
+def test_nor_one_whose_rows_are_gone(run: Path, tmp_path: Path, table: str) -> None:
+    (file,) = run.glob(f"results/*/{table}/as-trained.parquet")
+    file.unlink()
     assert not state.evaluated(tmp_path, "rope", run, SETTINGS)
 
 
-@pytest.mark.parametrize("table", ["evals.parquet", "eval_documents.parquet"])
+@pytest.mark.parametrize("table", FILES)
 def test_nor_one_whose_rows_came_from_another_evaluation_since(run: Path, tmp_path: Path, table: str) -> None:
-    (run / table).write_bytes(b"others")
+    (file,) = run.glob(f"results/*/{table}/as-trained.parquet")
+    file.write_bytes(b"others")
     assert not state.evaluated(tmp_path, "rope", run, SETTINGS)
 
 
@@ -80,7 +87,7 @@ def test_a_cell_whose_tables_are_gone_is_not_done(folder: Path) -> None:
     (run / "model.safetensors").touch()
     state.write(folder, "rope-s0", state.CellState(evaluated="hash"))
     assert [one.status for one in status_of(folder)] == ["trained"]
-    (run / "evals.parquet").touch()
+    (run / "results").mkdir()
     assert [one.status for one in status_of(folder)] == ["done"]
 
 

@@ -112,8 +112,8 @@ def test_runs_whose_weights_have_rows_are_not_added_again(frontier, tmp_path) ->
 def test_rows_are_kept_without_positions_and_say_the_same(frontier, evaluated, tmp_path) -> None:
     kept = tmp_path / "kept"
     frontier.keep(kept, [evaluated])
-    after = pd.read_parquet(kept / "eval_documents.parquet")
-    before = pd.concat(pd.read_parquet(run / "eval_documents.parquet") for run in evaluated.iterdir())
+    after = xt.rows(kept, "documents")
+    before = pd.concat(xt.rows(run, "documents") for run in evaluated.iterdir())
     assert len(after) < len(before) / 2
     assert after["n_bytes"].sum() == before["n_bytes"].sum()
     place = ["run", "extension", "protocol", "factor", "document"]
@@ -122,7 +122,7 @@ def test_rows_are_kept_without_positions_and_say_the_same(frontier, evaluated, t
         pd.testing.assert_series_equal(*sums)
     pd.testing.assert_frame_equal(xt.compare(kept, extensions=True), xt.compare(evaluated, extensions=True))
     frontier.keep(kept, [evaluated / "rope"])
-    pd.testing.assert_frame_equal(pd.read_parquet(kept / "eval_documents.parquet"), after)
+    pd.testing.assert_frame_equal(xt.rows(kept, "documents"), after)
 
 
 def test_other_books_stand_beside_the_test_books(frontier) -> None:

@@ -9,10 +9,11 @@ import pandas as pd
 from extrapolate import results
 from extrapolate.folders import listed
 from extrapolate.names import RUNS
-from extrapolate.reports.gather import Evaluated, weights_of
+from extrapolate.reports.gather import Evaluated
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Table, Text
 from extrapolate.reports.sections.base import Part, Section, parquet, sections
+from extrapolate.results import kept
 from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
 
@@ -126,9 +127,6 @@ def _gone(material: Material) -> list[str]:
     return found
 
 
-def _weights_in(runs: Path) -> set[str | None]:
-    """The hashes of the weights in these runs; empty if there are no runs, or they cannot be read."""
-    try:
-        return {weights_of(run) for run in runs.glob("*/")}
-    except OSError:
-        return set()
+def _weights_in(runs: Path) -> set[str]:
+    """The hashes of the weights in these runs; empty if there are no runs."""
+    return {sha256 for run in runs.glob("*/") for sha256 in kept.weights_in(run) or ()}

@@ -8,11 +8,10 @@ import pandas as pd
 
 from extrapolate import results
 from extrapolate.errors import UserError
-from extrapolate.folders import listed
+from extrapolate.folders import METRICS, listed
 from extrapolate.names import AS_TRAINED
 from extrapolate.reports import styles
 from extrapolate.reports.chart import Axis, Chart, Panel, Series, smoothed
-from extrapolate.reports.gather import METRICS
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Details, Heading, Table, Text
 from extrapolate.reports.sections.base import Part, Section, parquet, picture, sections

@@ -1,4 +1,4 @@
-"""Metrics: columns of `evals.parquet` that are computed from the losses of a row's targets.
+"""Metrics: columns of EVALS that are computed from the losses of a row's targets.
 
 Shapes: N targets, in the order of `evaluation.targets`.
 """

@@ -11,12 +11,13 @@ import pytest
 
 from extrapolate.reports.material import Material
 from extrapolate.reports.sections.answer import Answer, answer, explained
+from extrapolate.results.groups import SETTINGS
 
 Curve = Mapping[int, float]  # the loss above that of a context cut back to L, by factor
 
 TRAINING = dict.fromkeys(
     ("preset", "training_corpus", "trained_length", "tokens", "parameters", "training_precision", "training_machine",
-     "origin", "imported")
+     "origin", "imported", *(one.name for one in SETTINGS.columns))
 )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+import extrapolate as xt
 from extrapolate import results
 from extrapolate.reports import plots, styles
 from extrapolate.reports.sections import checkpoints
@@ -17,7 +18,7 @@ NEAR, FAR = "Loss (ev=1)", "Loss (ev=16)"
 
 
 def rows(losses: dict[str, list[tuple[float, float]]], seeds: int = 1) -> pd.DataFrame:
-    """Rows of `evals.parquet`: for each model its losses at 1x and 16x, a checkpoint after each thousand tokens."""
+    """Rows of losses: for each model its losses at 1x and 16x, a checkpoint after each thousand tokens."""
     return pd.DataFrame(
         [
             {
@@ -108,7 +109,7 @@ def test_kept_checkpoints_of_real_runs(cli, ckpt: Path, without_pictures: None, 
     cli("eval-lengths", "ckpt/none", *few).succeeded()
     cli("report", "ckpt").succeeded()
     table = results.read_frame(tmp_path / "report/checkpoints.parquet")
-    evals = pd.DataFrame(results.read(ckpt / "rope/evals.parquet", results.EVALS))
+    evals = xt.rows(ckpt / "rope")
     kept = sorted(set(evals["tokens"]))
     assert len(kept) == 3
     for model in ("RoPE", "RoPE + PI(2)"):

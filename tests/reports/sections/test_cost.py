@@ -17,7 +17,7 @@ NEAR, FAR = "Loss (ev=1)", "Loss (ev=4)"
 
 
 def rows_of(models: dict[str, tuple[float | None, float, float]], machine: str = "A", seed: int = 0) -> pd.DataFrame:
-    """Rows of `evals.parquet`: for each model its seconds, and its losses at 1x and 4x."""
+    """Rows of losses: for each model its seconds, and its losses at 1x and 4x."""
     return pd.DataFrame(
         [
             {

@@ -7,7 +7,7 @@ from extrapolate.reports.sections.extensions import against_plain
 
 
 def rows_of(losses: dict[tuple[str, str, int], list[float | None]]) -> pd.DataFrame:
-    """Rows of `evals.parquet`: model, extension and seed, and the losses at 1x and 4x."""
+    """Rows of losses: model, extension and seed, and the losses at 1x and 4x."""
     return pd.DataFrame(
         [
             {

@@ -10,9 +10,10 @@ from extrapolate.names import AS_TRAINED
 from extrapolate.reports import probes
 from extrapolate.reports.page import markdown
 from extrapolate.reports.sections.probes import Probes
+from extrapolate.results.groups import SETTINGS
 
 SHARED = {
-    "training_corpus": None,
+    "training_corpus": None, "extension_sha256": None, **dict.fromkeys(one.name for one in SETTINGS.columns),
     "probe": "needle", "run": "r", "step": 1, "split": "test", "precision": "fp32", "corpus_hash": "c", "seq_len": 64,
     "accuracy": 0.0, "low": 0.0, "high": 0.1, "loss": 5.0, "control_accuracy": 0.0, "control_loss": 5.0,
     "choice": 0.5, "choice_chance": 0.25, "chance": 1 / 16, "n_trials": 8, "imported": None, "preset": "tiny",
