@@ -257,7 +257,8 @@ def test_a_section_of_the_report(folder, found, report) -> None:
 
 
 def test_a_metric(folder, found) -> None:
-    rows = xt.rows(folder / "ckpt/decay")
+    (weights,) = (folder / "ckpt/decay/results").iterdir()
+    rows = pd.read_parquet(weights / "windows")
     assert (rows["worst_loss"] > rows["loss"]).all()
     assert "\n- `worst_loss` (number, nats). The largest loss of a single target." in page(folder, "results.md")
     assert "The largest loss of a single target." in found["said"]["columns evals"]

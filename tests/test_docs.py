@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import extrapolate as xt
-from extrapolate import results, specs
+from extrapolate import specs
 from extrapolate.data.probes import base as probes
 from extrapolate.encodings.base import Dims, encodings
 from extrapolate.encodings.plan import PLAIN
@@ -209,9 +209,9 @@ def test_the_commands_of_the_page_of_probes_run(run_commands, tiny, tmp_path) ->
     run_commands(before + after + page("results/probes.md"), 3, train=[*tiny, "--seq-len", "32"], eval_lengths=few)
     few = ["--probe-trials", "1"]  # of lengths that hold the pairs, and in a vocabulary of 300
     run_commands(pairs.replace("=256", "=96"), 3, train=[*tiny, "--seq-len", "64"], eval_lengths=few)
-    assert (tmp_path / "ckpt/probes/alibi/eval_probes.parquet").exists()
-    rows = results.read(tmp_path / "ckpt/pairs/rope/eval_probes.parquet", results.PROBES)
-    assert {row["length"] for row in rows if row["probe"] == "mqar:symbols=96,pairs=96,queries=1"} == {1024}
+    assert len(xt.rows(tmp_path / "ckpt/probes/alibi", "probes"))
+    rows = xt.rows(tmp_path / "ckpt/pairs/rope", "probes")
+    assert set(rows[rows["probe"] == "mqar:symbols=96,pairs=96,queries=1"]["length"]) == {1024}
 
 
 @pytest.mark.usefixtures("without_pictures")

@@ -35,16 +35,16 @@ class ModelConfig(Section):
     `model.size` checks that a model fits into this machine's memory before one is built.
     """
 
-    vocab_size: Count
+    vocab_size: Count = Field(description="tokens that the model embeds")
     layers: Annotated[int, _flag("number of blocks, in place of the preset's")] = Field(4, gt=0, le=MOST_LAYERS)
     width: Annotated[Count, _flag("channels D of the residual stream, in place of the preset's")] = 128
     heads: Annotated[Count, _flag("heads of attention, of D / heads channels each")] = 4
-    kv_heads: Count = 4
-    head_dim: Count = 32
-    ff_width: Count = 384
-    tied_embeddings: bool = False
-    dropout: float = Field(0.0, ge=0, lt=1)
-    norm_eps: float = Field(1e-5, gt=0, le=1)
+    kv_heads: Count = Field(4, description="heads of keys and values")
+    head_dim: Count = Field(32, description="channels of a head")
+    ff_width: Count = Field(384, description="channels of the feed-forward")
+    tied_embeddings: bool = Field(False, description="whether input and output share their embeddings")
+    dropout: float = Field(0.0, ge=0, lt=1, description="probability of dropout on the residual stream's inputs")
+    norm_eps: float = Field(1e-5, gt=0, le=1, description="what RMSNorm adds to the mean square")
     ssmax: Annotated[bool, _flag("multiply the scores of query i by s ln(i + 1)")] = False
     qk_norm: Annotated[bool, _flag("normalise queries and keys per head")] = False
     qkv_bias: Annotated[bool, _flag("biases of queries, keys and values")] = False
@@ -52,8 +52,8 @@ class ModelConfig(Section):
     output_gate: Annotated[bool, _flag("a learned gate on the output of each head")] = False
     differential: Annotated[bool, _flag("a second query per head, whose attention is subtracted")] = False
     canon: Annotated[bool, _flag("causal convolutions of 4 tokens at four places of each block")] = False
-    activation: Literal["silu", "gelu_tanh"] = "silu"
-    post_norms: bool = False
+    activation: Literal["silu", "gelu_tanh"] = Field("silu", description="activation of the feed-forward's gate")
+    post_norms: bool = Field(False, description="whether the outputs of attention and feed-forward are normalised")
 
     def combined(self) -> list[str]:
         """The settings combined with the encoding, as labels show them."""

@@ -1,13 +1,16 @@
 """Groups of columns that several tables of an evaluation share."""
 
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 
 from extrapolate import names
+from extrapolate.model.config import ModelConfig
 from extrapolate.results.columns import INT, LABEL, REAL, TEXT, Column, Group, always, sometimes
 from extrapolate.results.metrics.base import ENDS
 from extrapolate.results.speed import MOST_TAKEN
+from extrapolate.specs.settings import Flag
 
 _NO_OPTIMUM = "the corpus is not `synthetic:`"
 _IMPORTED = "the run was imported"
@@ -157,6 +160,21 @@ TRAINING = Group(
         sometimes("training_machine", TEXT, "", "The machine that trained the run.", _IMPORTED),
     ),
 )  # fmt: skip
+
+
+def _of_models() -> list[Column]:
+    """A column for every setting of a model, as it is declared; MODEL has its layers."""
+    types: dict[Any, pa.DataType] = {int: INT, float: REAL, bool: pa.bool_()}
+    found = []
+    for name, field in ModelConfig.model_fields.items():
+        said = field.description or next(one.help for one in field.metadata if isinstance(one, Flag))
+        meaning = said.partition(", in place")[0]
+        found.append(
+            sometimes(name, types.get(field.annotation, TEXT), "", f"{meaning[0].upper()}{meaning[1:]}.", _FOREIGN)
+        )
+    return [one for one in found if one.name != "layers"]
+
+
 SETTINGS = Group(
     "settings", "how the model was built and trained: every setting, as resolved",
     (
@@ -177,24 +195,7 @@ SETTINGS = Group(
         sometimes("micro_batch_tokens", INT, "tokens", "The tokens of a forward pass of the training.", _IMPORTED),
         sometimes("training_device", TEXT, "", "The device of the training: `cpu` or `cuda`.", _IMPORTED),
         sometimes("compiled", pa.bool_(), "", "Whether the training used torch.compile.", _IMPORTED),
-        sometimes("vocab_size", INT, "tokens", "The tokens that the model embeds.", _FOREIGN),
-        sometimes("width", INT, "channels", "D, the channels of the residual stream.", _FOREIGN),
-        sometimes("heads", INT, "", "The heads of attention in a block.", _FOREIGN),
-        sometimes("kv_heads", INT, "", "The heads of keys and values in a block.", _FOREIGN),
-        sometimes("head_dim", INT, "channels", "The channels of a head.", _FOREIGN),
-        sometimes("ff_width", INT, "channels", "The channels of the feed-forward.", _FOREIGN),
-        sometimes("tied_embeddings", pa.bool_(), "", "Whether input and output share their embeddings.", _FOREIGN),
-        sometimes("dropout", REAL, "", "The probability of dropout on the residual stream's inputs.", _FOREIGN),
-        sometimes("norm_eps", REAL, "", "What RMSNorm adds to the mean square.", _FOREIGN),
-        sometimes("ssmax", pa.bool_(), "", "Whether the scores of query i are multiplied by s ln(i + 1).", _FOREIGN),
-        sometimes("qk_norm", pa.bool_(), "", "Whether queries and keys are normalised per head.", _FOREIGN),
-        sometimes("qkv_bias", pa.bool_(), "", "Whether queries, keys and values have biases.", _FOREIGN),
-        sometimes("sinks", pa.bool_(), "", "Whether each head has a learned sink.", _FOREIGN),
-        sometimes("output_gate", pa.bool_(), "", "Whether each head's output has a learned gate.", _FOREIGN),
-        sometimes("differential", pa.bool_(), "", "Whether each head has a second query.", _FOREIGN),
-        sometimes("canon", pa.bool_(), "", "Whether blocks have causal convolutions of 4 tokens.", _FOREIGN),
-        sometimes("activation", TEXT, "", "The feed-forward's activation: `silu` or `gelu_tanh`.", _FOREIGN),
-        sometimes("post_norms", pa.bool_(), "", "Whether the outputs of a block's parts are normalised.", _FOREIGN),
+        *_of_models(),
     ),
 )  # fmt: skip
 _COST = Group(

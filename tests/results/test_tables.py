@@ -9,8 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from extrapolate import results
+from extrapolate.evaluation.rows import COLUMNS
+from extrapolate.model.config import ModelConfig
 from extrapolate.results.columns import REAL, Column, Group, Table
-from extrapolate.results.tables import EVAL_DOCUMENTS, EVALS, PROBES, TASKS
+from extrapolate.results.tables import EVAL_DOCUMENTS, EVALS, INSPECTIONS, PROBES, TASKS
+from extrapolate.runs.training_config import TrainingConfig
 
 
 def fill(table: Table, **values: Any) -> dict[str, Any]:
@@ -31,14 +34,21 @@ def test_keys_are_required_columns() -> None:
         assert all(group.name and group.meaning and group.columns for group in table.groups)
 
 
+def test_every_setting_of_a_model_and_its_training_is_a_column() -> None:
+    """Reports tell models apart by what differs."""
+    training = {COLUMNS.get(name, name) for name in TrainingConfig.model_fields} - {"seq_len"} | {"trained_length"}
+    for table in (EVALS, PROBES, TASKS, INSPECTIONS):
+        assert {*ModelConfig.model_fields, *training} <= {column.name for column in table.columns}
+
+
 @pytest.mark.parametrize(
     "table", [EVALS, EVAL_DOCUMENTS, PROBES, TASKS], ids=["evals", "eval_documents", "eval_probes", "eval_tasks"]
 )
 class TestRows:
     def test_a_full_row_survives_two_merges(self, tmp_path: Path, table: Table) -> None:
         number = next(column.name for column in table.columns if column.type == REAL and not column.required)
-        rows = [fill(table, run="a"), fill(table, run="b", **{number: None})]
-        again = fill(table, run="b", **{number: 0.5})
+        rows = [fill(table, extension="a"), fill(table, extension="b", **{number: None})]
+        again = fill(table, extension="b", **{number: 0.5})
         results.merge(tmp_path / "t.parquet", rows, table)
         results.merge(tmp_path / "t.parquet", [again], table)
         assert pq.read_table(tmp_path / "t.parquet").to_pylist() == [rows[0], again]

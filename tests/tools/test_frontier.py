@@ -10,9 +10,12 @@ import pandas as pd
 import pytest
 
 import extrapolate as xt
+from extrapolate import results
 from extrapolate.reports.page import Table
+from extrapolate.results import kept
 
 DOCS = Path(__file__).parents[2] / "docs"
+FIXTURE = Path(__file__).parents[1] / "fixtures/rope"
 
 
 @pytest.fixture
@@ -96,15 +99,16 @@ def test_the_worst_seed_is_shown_where_there_are_several(frontier, rows) -> None
 
 
 def test_runs_whose_weights_have_rows_are_not_added_again(frontier, tmp_path) -> None:
+    (row, *_) = results.read(FIXTURE / "evals.parquet", results.EVALS)
     for name, weights, extension in (
         ("kept", "a", "x"),
         ("runs/old", "a", "x"),
         ("runs/new", "b", "x"),
         ("runs/y", "a", "y"),
     ):
-        (tmp_path / name).mkdir(parents=True)
-        rows = pd.DataFrame({"weights_sha256": [weights], "extension": [extension]})
-        rows.to_parquet(tmp_path / name / "evals.parquet")
+        run = tmp_path / name
+        kept.add(run, results.EVALS, [row | {"weights_sha256": weights, "extension": extension}])
+        (run / "config.json").touch()
     found = frontier.unknown(tmp_path / "kept", [tmp_path / "runs"])
     assert found == [tmp_path / "runs/new", tmp_path / "runs/y"]
 
