@@ -15,9 +15,8 @@ import numpy as np
 import pandas as pd
 
 from extrapolate.api.in_turn import Job
-from extrapolate.data.store import Store
 from extrapolate.encodings.plan import Pairs, Plan
-from extrapolate.evaluation import lengths, probes
+from extrapolate.evaluation import lengths
 from extrapolate.evaluation.any_run import AnyRun
 from extrapolate.evaluation.losses import ignored, scores_at, windows_at_once
 from extrapolate.evaluation.memory import OutOfMemoryError
@@ -25,6 +24,7 @@ from extrapolate.evaluation.plans import extensions_to_evaluate
 from extrapolate.evaluation.protocols.base import lengths_of, parse_protocol
 from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.evaluation.window_losses import Inputs
+from extrapolate.evaluation.work import OnText, Work, work_of
 from extrapolate.machine.memory import forget_peak, peak_mib
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.model.model import Model
@@ -148,47 +148,50 @@ def _seconds_of(work: Callable[[], object]) -> float:
 
 
 def estimate_lengths(
-    jobs: Sequence[Job[Store]], settings: EvaluationSettings, device: str, progress: Progress
+    jobs: Sequence[Job[list[Work]]], settings: EvaluationSettings, device: str, progress: Progress
 ) -> Estimate:
-    """What an evaluation of these runs reads, on text and on probes."""
+    """What an evaluation of these runs reads, on text and on probes, besides what is there already."""
     speeds, seq_lens = [], [job.run.config.seq_len for job in jobs]
     for job, seq_len in zip(jobs, seq_lens, strict=True):
         progress.say(f"timing a few windows of {job.name}")
         own = replace(settings, extend=job.extensions)
         speeds.append(measured(job.run, own, lengths_of(settings.factors, seq_len), device))
 
-    def rows_of(asked: EvaluationSettings) -> pd.DataFrame:
-        owns = [replace(asked, extend=job.extensions if asked.extend else ()) for job in jobs]
-        return _frame(row for each in zip(jobs, owns, speeds, strict=True) for row in _rows(*each))
+    def fewer_of(job: Job[list[Work]], asked: EvaluationSettings) -> Job[list[Work]]:
+        own, (whole, half) = replace(asked, extend=job.extensions if asked.extend else ()), job.given
+        parts = [work_of(part.run, part.store, one) for part, one in ((whole, own), (half, own.halfway()))]
+        return replace(job, given=parts)
 
-    rows = rows_of(settings)
+    def rows_of(found: Iterable[Job[list[Work]]]) -> pd.DataFrame:
+        return _frame(row for job, speed in zip(found, speeds, strict=True) for row in _rows(job, speed))
+
+    rows = rows_of(jobs)
     seconds = least = float(rows["seconds"].sum())
     fewer = settings
     for fewer in _lowered(settings, seq_lens) if seconds > HOUR else ():
-        if (least := float(rows_of(fewer)["seconds"].sum())) <= HOUR:
+        if (least := float(rows_of(fewer_of(job, fewer) for job in jobs)["seconds"].sum())) <= HOUR:
             break
     names = ("extend", "factors", "max_targets", "trials")
     lower = {name: getattr(fewer, name) for name in names if getattr(fewer, name) != getattr(settings, name)}
     return Estimate(rows, device, seconds, lower, least)
 
 
-def _rows(
-    job: Job[Store], settings: EvaluationSettings, speeds: Mapping[tuple[str, str], Speed]
-) -> Iterator[dict[str, Any]]:
+def _rows(job: Job[list[Work]], speeds: Mapping[tuple[str, str], Speed]) -> Iterator[dict[str, Any]]:
     """A row for each protocol and probe with each extension and precision, in the order of the evaluation."""
-    run, split = job.run, job.given.split(settings.split)
-    for part, asked in ((lengths, settings), (lengths, settings.halfway()), (probes, settings)):
-        times = len(run.checkpoints(asked.checkpoint))
-        for what, text, inputs in part.inputs_by_setting(run, job.given, asked) if times else ():
-            groups = () if part is probes else asked.layout(what, split, run.config.seq_len).control
-            targets = sum(len(one.start_W) * one.scored for one in groups) or settings.trials
+    for part, half in zip(job.given, ("", " of half the budget"), strict=True):
+        inputs: dict[tuple[str, str, str], Inputs] = {}
+        for precision, item, more in part.inputs_by_item(part.items, part.there()):
+            inputs.setdefault((item.asked, item.extension, precision), Counter()).update(more)
+        for item in part.items if part.checkpoints else ():
+            groups = item.layout.control if isinstance(item, OnText) else ()
             documents = len({int(document) for one in groups for document in one.document_W})
-            for precision in asked.precisions:
-                speed, half = speeds[precision, text], " of half the budget" * (asked.checkpoint != settings.checkpoint)
+            for precision in part.settings.precisions:
+                speed, read = speeds[precision, item.extension], inputs[item.asked, item.extension, precision]
                 yield {
-                    "run": f"{job.name}{half}", "reads": what, "extension": text, "precision": precision,
-                    "tokens": times * inputs.total(), "targets": targets, "documents": documents or None,
-                    "seconds": times * speed.seconds(inputs), "peak_mib": speed.peak_mib,
+                    "run": f"{job.name}{half}", "reads": item.asked, "extension": item.extension,
+                    "precision": precision, "tokens": read.total(),
+                    "targets": item.targets if isinstance(item, OnText) else part.settings.trials,
+                    "documents": documents or None, "seconds": speed.seconds(read), "peak_mib": speed.peak_mib,
                 }  # fmt: skip
 
 

@@ -1,6 +1,5 @@
 """The work of `xt.evaluate`: one run after another, by one process or by several that share the windows of each."""
 
-import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,8 +12,10 @@ from extrapolate.api.training import opened_store
 from extrapolate.data.store import Store
 from extrapolate.evaluation import lengths
 from extrapolate.evaluation import probes as probing
+from extrapolate.evaluation.any_run import AnyRun
 from extrapolate.evaluation.settings import EvaluationSettings, RunsOnText
 from extrapolate.evaluation.text import few_documents
+from extrapolate.evaluation.work import Work, work_of
 from extrapolate.machine.devices import device_of
 from extrapolate.machine.distributed import ALONE, Ranks, check_devices, joined
 from extrapolate.machine.limits import stay_within_quota
@@ -65,35 +66,36 @@ def evaluate_with(
         check_devices(on)
         progress = progress if ranks.first else SILENT
         turns, jobs = prepared(settings, runs, data, seq_len, progress, ranks)
-        evaluated = Evaluated([], [], [], settings.protocols)
-
-        def own(job: Job[Store]) -> EvaluationSettings:
-            return replace(settings, extend=job.extensions)
+        evaluated = Evaluated([], [], list(turns.left_out), settings.protocols)
+        there = {job.name: [part.there() for part in job.given] for job in jobs}
 
         def with_speed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             return rows if timed else [row | {"tokens_per_s": None} for row in rows]
 
-        def work(job: Job[Store], advance: Advance) -> None:
+        def work(job: Job[list[Work]], advance: Advance) -> None:
             path, named = job.run.path, {"run": job.name}
             how: Any = dict(device=on, progress=advance, say=partial(warn, progress))
-            passes = (lengths.evaluate(job.run, job.given, asked, **how) for asked in (own(job), own(job).halfway()))
-            for rows, documents, targets in itertools.chain.from_iterable(passes):
-                rows = with_speed(rows)
-                if ranks.first:
-                    kept.add_losses(path, rows, documents, targets)
-                evaluated.rows.extend(row | named for row in rows)
-            for rows in probing.evaluate(job.run, job.given, own(job), **how):
-                rows = with_speed(rows)
-                if ranks.first:
-                    kept.add(path, PROBES, rows)
-                evaluated.probe_rows.extend(row | named for row in rows)
+            for part, known in zip(job.given, there[job.name], strict=True):
+                on_text = zip(part.places(part.on_text), lengths.evaluate(part, there=known, **how), strict=True)
+                for place, (rows, documents, targets) in on_text:
+                    rows = with_speed(rows)
+                    if ranks.first and rows:
+                        kept.add_losses(path, rows, documents, targets)
+                    evaluated.rows.extend(row | named for row in part.with_rows_there(rows, known, place))
+                on_probes = zip(part.places(part.on_probes), probing.evaluate(part, there=known, **how), strict=True)
+                for place, rows in on_probes:
+                    rows = with_speed(rows)
+                    if ranks.first:
+                        kept.add(path, PROBES, rows)
+                    evaluated.probe_rows.extend(row | named for row in part.with_rows_there(rows, known, place))
 
-        evaluated.left_out.extend(turns.left_out)
         inputs = [
-            sum(part.expected_inputs(job.run, job.given, own(job)).total() for part in (lengths, probing))
-            + lengths.expected_inputs(job.run, job.given, own(job).halfway()).total()
+            sum(part.inputs(part.items, known).total() for part, known in zip(job.given, there[job.name], strict=True))
             for job in jobs
         ]
+        for job in jobs:
+            if count := sum(part.count(known) for part, known in zip(job.given, there[job.name], strict=True)):
+                progress.say(f"{job.run.path}: {count:,} rows are there already, and are not computed again")
         turns.work(jobs, work, inputs, "what was evaluated before this setting is kept")
         turns.tell(evaluated)
         return evaluated
@@ -106,17 +108,27 @@ def prepared(
     seq_len: int | None,
     progress: Progress,
     ranks: Ranks = ALONE,
-) -> tuple[InTurn, list[Job[Store]]]:
-    """The runs with their text, all of it checked. Raises UserError if something is wrong; see `evaluate_with`."""
+) -> tuple[InTurn, list[Job[list[Work]]]]:
+    """The runs with their work, all of it checked: that of the settings, and that of half the budget.
+
+    Raises UserError if something is wrong; see `evaluate_with`.
+    """
     store = opened_store(data)
     turns = InTurn(runs, seq_len, progress, ranks, partial(lengths.check_settings, settings))
     jobs = turns.jobs_on_text(settings, store, lambda run, text: lengths.check_run(run, text, settings))
     told: dict[str, None] = {}
+    found = []
     for job in jobs:
         own = replace(settings, extend=job.extensions)
-        for part in (lengths, probing):
-            part.check(job.run, job.given, own)
+        found.append(Job(job.run, works(job.run, job.given, own), job.extensions, job.name))
         told |= dict.fromkeys(few_documents(own, job.given.split(settings.split), job.run.config.seq_len))
     for line in told:
         progress.say(line)
-    return turns, jobs
+    return turns, found
+
+
+def works(run: AnyRun, store: Store, settings: EvaluationSettings) -> list[Work]:
+    """The work of an evaluation, and of the model of half the budget. Raises UserError if something is wrong."""
+    whole = lengths.checked(run, store, settings)
+    probing.check(whole)
+    return [whole, work_of(run, store, settings.halfway())]

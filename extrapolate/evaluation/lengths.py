@@ -1,7 +1,6 @@
 """Evaluates one run at several lengths: protocols x extensions x factors, each beside its control."""
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,31 +15,31 @@ from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
 from extrapolate.evaluation import causality
 from extrapolate.evaluation.any_run import AnyRun
-from extrapolate.evaluation.fitting import FIT_TARGETS
 from extrapolate.evaluation.key_tokens import CONTEXT, copies_beyond, gained_beyond
-from extrapolate.evaluation.losses import validation_windows
 from extrapolate.evaluation.memory import OutOfMemoryError
 from extrapolate.evaluation.optimum import optimal_losses, process_of
-from extrapolate.evaluation.plans import AppliedExtensions, check_files, extensions_to_evaluate
+from extrapolate.evaluation.plans import AppliedExtensions, check_files
 from extrapolate.evaluation.precision import in_precision
-from extrapolate.evaluation.protocols.base import (
-    CONTROL,
-    Key,
-    Layout,
-    Protocol,
-    lengths_of,
-    parse_protocol,
-    protocols,
-    targets_hash,
-)
+from extrapolate.evaluation.protocols.base import CONTROL, Key, lengths_of, protocols, targets_hash
 from extrapolate.evaluation.rows import TargetsAtLength, common, of_extension, plan_hash, reason_of
 from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.evaluation.targets import Targets, index_in_window, window_of
-from extrapolate.evaluation.text import beginning_token, check_text
-from extrapolate.evaluation.window_losses import Inputs, Measured, inputs_of, joined, measure, prefixes_agree
+from extrapolate.evaluation.text import check_text
+from extrapolate.evaluation.window_losses import Measured, inputs_of, joined, measure, prefixes_agree
+from extrapolate.evaluation.work import (
+    Item,
+    OnText,
+    There,
+    Work,
+    left_of,
+    place_of,
+    plans_at,
+    windows_of,
+    work_of,
+)
 from extrapolate.folders import listed
 from extrapolate.model.language_model import LanguageModel
-from extrapolate.names import AS_TRAINED, PRECISIONS
+from extrapolate.names import PRECISIONS
 from extrapolate.progress import QUIET, Advance, Say, unseen
 from extrapolate.results import EVAL_TARGETS, kept
 from extrapolate.runs.weights import Checkpoint
@@ -48,8 +47,6 @@ from extrapolate.runs.weights import Checkpoint
 # The rows of one setting for EVALS, EVAL_DOCUMENTS and EVAL_TARGETS (see `results.tables`); the last are columns, and
 # empty without `keep_losses`.
 Rows = tuple[list[dict[str, Any]], list[dict[str, Any]], pa.Table]
-
-MOST_LOSSES = 2**23  # of targets, in a file
 
 
 def check_run(run: AnyRun, store: Store, settings: EvaluationSettings) -> None:
@@ -75,61 +72,36 @@ def check_settings(settings: EvaluationSettings, seq_len: int) -> None:
     check_files(settings.extend)
 
 
-def check(run: AnyRun, store: Store, settings: EvaluationSettings) -> None:
-    """Raises UserError before starting if a setting is invalid for the run."""
+def checked(run: AnyRun, store: Store, settings: EvaluationSettings) -> Work:
+    """The work of an evaluation. Raises UserError if the run cannot be evaluated, or a setting is invalid for it."""
     check_settings(settings, run.config.seq_len)
     check_run(run, store, settings)
-    model = run.build_model()
-    split = store.split(settings.split)
-    chosen = extensions_to_evaluate(run, model, settings.extend)
-
-    def check_plans(lengths: Iterable[int]) -> None:
-        for applied in chosen.values():
-            recipe = applied.joined()
-            for length in lengths:
-                if recipe is None or recipe.to_fit is None:
-                    applied.plan(run, model, length)
-                else:
-                    validation_windows(store.split("validation"), length, FIT_TARGETS)
-
-    check_plans(lengths_of(settings.factors, model.seq_len))
-    for protocol in settings.protocols:
-        layout = settings.layout(protocol, split, model.seq_len)
-        check_plans(set(layout.plan_lengths()) - layout.rows.keys())
-        losses = sum(len(group.start_W) * group.scored for group in layout.control) * len(layout.rows)
-        if settings.keep_losses and losses > MOST_LOSSES:
-            raise UserError(
-                f"`keep_losses=True` would keep {losses} losses of each extension by {protocol}, and {MOST_LOSSES} is "
-                "the most: lower `max_targets`, or evaluate fewer lengths at once"
-            )
-        if parse_protocol(protocol).bos:
-            beginning_token(run, store)
+    return work_of(run, store, settings)
 
 
 def evaluate(
-    run: AnyRun,
-    store: Store,
-    settings: EvaluationSettings,
+    work: Work,
     *,
+    there: There | None = None,
     device: str = "cpu",
     progress: Advance = unseen,
     say: Say = QUIET.say,
 ) -> Iterator[Rows]:
-    """Yields rows for the tables of an evaluation, one setting at a time.
+    """Yields rows for the tables of an evaluation, one item of the work at a time, for each of its places.
 
-    The plain model is always evaluated. Calls of `progress` add up to `expected_inputs`. Rows have no loss at lengths
+    there: rows that are not computed again. Calls of `progress` add up to `work.inputs`. Rows have no loss at lengths
     that do not fit into memory (`say` says so), or that the encoding is not defined at. Raises UserError if a model
     looks at later tokens.
     """
+    run, store, settings = work.run, work.store, work.settings
     bytes_of = token_bytes(store.tokenizer(), store.manifest["eos_id"])
-    told: set[str] = set()
-    for checkpoint, loaded, precision, model in models(run, settings, device):
-        if precision == settings.precisions[0]:
-            lengths = lengths_of(settings.factors, loaded.seq_len)
-            causality.check_run(run, loaded, settings.extend, lengths, progress)
-        chosen = extensions_to_evaluate(run, loaded, settings.extend)
+    told = set[str]()
+    for checkpoint, precision, left, loaded, model in models_for(work, work.on_text, there, device, progress):
+        if loaded is None or model is None:
+            yield from (([], [], EVAL_TARGETS.schema().empty_table()) for _ in work.on_text)
+            continue
         longest = max(lengths_of(settings.factors, loaded.seq_len))
-        fitted = {text for text, applied in chosen.items() if applied.fits(run, longest)} - told
+        fitted = {item.extension for item in work.on_text if item.applied.fits(run, longest)} - told
         if settings.split == "validation" and fitted:
             told |= fitted
             say(
@@ -137,13 +109,14 @@ def evaluate(
                 "on other text the losses may be higher"
             )
         shared = common(run, loaded, checkpoint, precision, settings.split, store.corpus_hash)
-        for protocol in map(parse_protocol, settings.protocols):
-            evaluation = _ProtocolEvaluation(
-                run, store, bytes_of, settings, loaded, model, precision, protocol, progress, say
-            )
-            for text, applied in chosen.items():
-                setting = shared | evaluation.shared | of_extension(run, loaded, text, applied)
-                yield evaluation.rows(setting, applied, chosen[AS_TRAINED])
+        evaluation: _ProtocolEvaluation | None = None
+        for item, lengths in zip(work.on_text, left, strict=True):
+            if evaluation is None or evaluation.item.protocol != item.protocol:
+                evaluation = _ProtocolEvaluation(
+                    run, store, bytes_of, settings, loaded, model, precision, item, progress, say
+                )
+            setting = shared | evaluation.shared | of_extension(run, loaded, item.extension, item.applied)
+            yield evaluation.rows(setting, item, lengths)
 
 
 def models(
@@ -156,57 +129,26 @@ def models(
             yield checkpoint, loaded, precision, in_precision(loaded, precision).to(device)
 
 
-def expected_inputs(run: AnyRun, store: Store, settings: EvaluationSettings) -> Inputs:
-    """How many inputs `evaluate` computes; too low for models that look at the length."""
-    times = len(run.checkpoints(settings.checkpoint)) * len(settings.precisions)
-    return total_inputs((inputs for *_, inputs in inputs_by_setting(run, store, settings)), times)
+def models_for(
+    work: Work, items: Sequence[Item], there: There | None, device: str, progress: Advance
+) -> Iterator[tuple[Checkpoint, str, list[list[int]], LanguageModel | None, LanguageModel | None]]:
+    """Every checkpoint and precision: the lengths left for each item, and the model as in `models`.
 
-
-def total_inputs(parts: Iterable[Inputs], times: int) -> Inputs:
-    """The inputs of all settings together, multiplied by `times`."""
-    found: Inputs = Counter()
-    for inputs in parts:
-        found.update(inputs)
-    return Counter({windows: times * inputs for windows, inputs in found.items()})
-
-
-def inputs_by_setting(run: AnyRun, store: Store, settings: EvaluationSettings) -> Iterator[tuple[str, str, Inputs]]:
-    """The inputs of one checkpoint in one precision: of each protocol with each extension, in the order of `evaluate`.
-
-    An extension computes what those before it have not.
+    Without models if nothing is left: they are not loaded. Raises UserError if a model looks at later tokens.
     """
-    model, split = run.build_model(), store.split(settings.split)
-    chosen = extensions_to_evaluate(run, model, settings.extend)
-    control_plan = chosen[AS_TRAINED].plan(run, model, model.seq_len)
-    for protocol in settings.protocols:
-        layout = settings.layout(protocol, split, model.seq_len)
-        windows = layout.by_key()
-        known: set[tuple[Plan, Key]] = set()
-        for text, applied in chosen.items():
-            found: Inputs = Counter()
-            plans = {length: applied.expected_plan(run, model, length) for length in layout.plan_lengths()}
-            for plan, keys in _by_plan(model, layout, plans, control_plan).items():
-                found += inputs_of({key: windows[key] for key in keys if (plan, key) not in known}, share=True)
-                known |= {(plan, key) for key in keys}
-            found.update({(length, length): applied.inputs_to_fit(run, model, store, length) for length in plans})
-            yield protocol, text, found
-
-
-def _by_plan(
-    model: LanguageModel, layout: Layout, plans: Mapping[int, Plan], control_plan: Plan
-) -> dict[Plan, list[Key]]:
-    """The keys to measure under each plan, and the control's; rows that the encoding is not defined for are left out.
-
-    plans: by length. Rows with a length that has no plan are left out, too.
-    """
-    wanted: dict[Plan, list[Key]] = {}
-    for row in layout.rows:
-        keys = layout.keys_of(row)
-        if all(n in plans and model.defined_at(n, plans[n]) for _, n in keys):
-            for key in keys:
-                wanted.setdefault(plans[key[1]], []).append(key)
-    wanted.setdefault(control_plan, []).append(CONTROL)
-    return wanted
+    lengths = lengths_of(work.settings.factors, work.model.seq_len)
+    for checkpoint in work.checkpoints if items else ():
+        loaded: LanguageModel | None = None
+        for precision in work.settings.precisions:
+            left = [left_of(item, (there or {}).get(place_of(checkpoint, precision, item), {})) for item in items]
+            if not any(left):
+                yield checkpoint, precision, left, None, None
+                continue
+            loaded = loaded or work.run.load_model(checkpoint).to(device)
+            if checkpoint.sha256 not in work.causal:
+                causality.check_run(work.run, loaded, work.settings.extend, lengths, progress)
+                work.causal.add(checkpoint.sha256)
+            yield checkpoint, precision, left, loaded, in_precision(loaded, precision).to(device)
 
 
 @dataclass
@@ -223,20 +165,21 @@ class _ProtocolEvaluation:
     loaded: LanguageModel
     model: LanguageModel
     precision: str
-    protocol: Protocol
+    item: OnText
     progress: Advance
     say: Say
 
     def __post_init__(self) -> None:
         self.split = split = self.store.split(self.settings.split)
-        layout = self.settings.layout(self.protocol.text, split, self.model.seq_len)
-        self.bos = beginning_token(self.run, self.store) if self.protocol.bos else None
-        layout = layout if self.bos is None else layout.beginning_with(self.bos)
-        self.layout, self.windows, self.lengths = layout, layout.by_key(), sorted(layout.rows)
+        protocol, layout = self.item.protocol, self.item.layout
+        self.bos = layout.control[0].bos
+        self.layout, self.windows = layout, layout.by_key()
+        own = AppliedExtensions(self.run.own_extension, None)
+        self.control_plan = own.plan(self.run, self.model, self.model.seq_len)
         self.targets = Targets.of(layout.control, split, self.bytes_of, self.store.lossless)
         self.shared = {
-            "protocol": self.protocol.text,
-            "stride": self.protocol.stride_at(self.model.seq_len),
+            "protocol": protocol.text,
+            "stride": protocol.stride_at(self.model.seq_len),
             "bos_token": self.bos,
             "targets_hash": targets_hash(layout.control, self.store.corpus_hash, self.settings.split),
         }
@@ -249,7 +192,7 @@ class _ProtocolEvaluation:
             length: None if process is None else optimal_losses(process, split, groups)
             for length, groups in layout.rows.items()
         }
-        longest = self.lengths[-1]
+        longest = self.item.lengths[-1]
         at_longest, best_N = (layout.rows[longest], split, self.model.seq_len), self.optimum[longest]
         if process is None or best_N is None:
             self.key_N = copies_beyond(*at_longest)
@@ -257,25 +200,24 @@ class _ProtocolEvaluation:
             self.key_N = gained_beyond(*at_longest, process, best_N)
         self.shared |= {"key_context": CONTEXT if process is None else None, "key_within": longest}
 
-    def rows(self, setting: dict[str, Any], applied: AppliedExtensions, as_trained: AppliedExtensions) -> Rows:
-        """The rows of one recipe at every length."""
+    def rows(self, setting: dict[str, Any], item: OnText, lengths: Sequence[int]) -> Rows:
+        """The rows of one recipe at some lengths."""
         model, what = self.model, f"{setting['run']} {setting['protocol']} {setting['model']}"
         fitting = partial(self.progress, f"{what}, fitting")
         plans: dict[int, Plan] = {}
-        for length in self.layout.plan_lengths():
+        for length in plans_at(item, lengths):
             try:
-                plans[length] = applied.fitted_plan(self.run, model, self.store, length, self.precision, fitting)
+                plans[length] = item.applied.fitted_plan(self.run, model, self.store, length, self.precision, fitting)
             except OutOfMemoryError as error:
                 self._not_measured(what, error)
-        control_plan = as_trained.plan(self.run, model, model.seq_len)
-        wanted = _by_plan(model, self.layout, plans, control_plan)
+        wanted = windows_of(model, item, lengths, plans, self.control_plan)
         for plan, keys in wanted.items():
             self._measure(what, plan, keys)
-        control = self._known[control_plan, CONTROL]
         rows: list[dict[str, Any]] = []
         document_rows: list[dict[str, Any]] = []
         target_rows = [EVAL_TARGETS.schema().empty_table()]
-        for length in self.lengths:
+        for length in lengths:
+            control = self._known[self.control_plan, CONTROL]
             here = setting | {"length": length, "factor": length / model.seq_len}
             parts = [(plan, key) for plan, keys in wanted.items() for key in keys if key in self.layout.keys_of(length)]
             measured = self._joined(parts)
@@ -325,7 +267,7 @@ class _ProtocolEvaluation:
         share = prefixes_agree(self.loaded, plan, [self.model.seq_len, *compared])
         if not share:
             self._looks_at_length |= {(plan, key) for key in new}
-        # `expected_inputs` expects windows to be shared.
+        # `Work.inputs` expects windows to be shared.
         part = 1.0 if share else inputs_of(wanted, share=True).total() / inputs_of(wanted, share=False).total()
         return measure(
             self.model,

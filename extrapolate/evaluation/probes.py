@@ -5,8 +5,7 @@ Shapes: W windows, N inputs, A answers of a window, C candidates.
 
 import hashlib
 import time
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import partial
@@ -19,18 +18,16 @@ from extrapolate.data.store import Split, Store
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
 from extrapolate.evaluation.any_run import AnyRun
-from extrapolate.evaluation.lengths import models, total_inputs
+from extrapolate.evaluation.lengths import models_for
 from extrapolate.evaluation.losses import OnBatch, ignored, scores_at
 from extrapolate.evaluation.memory import OutOfMemoryError
-from extrapolate.evaluation.plans import AppliedExtensions, extensions_to_evaluate
-from extrapolate.evaluation.protocols.base import lengths_of
+from extrapolate.evaluation.plans import AppliedExtensions
 from extrapolate.evaluation.rows import common, of_extension, reason_of
 from extrapolate.evaluation.settings import EvaluationSettings
-from extrapolate.evaluation.window_losses import Inputs
+from extrapolate.evaluation.work import There, Work, control_cuts
 from extrapolate.machine.limits import memory_limit
 from extrapolate.machine.memory import forget_peak, peak_mib
 from extrapolate.model.language_model import LanguageModel
-from extrapolate.names import AS_TRAINED
 from extrapolate.progress import QUIET, Advance, Say, unseen
 from extrapolate.specs import shown
 from extrapolate.statistics.intervals import wilson
@@ -38,22 +35,21 @@ from extrapolate.statistics.intervals import wilson
 BYTES_A_TOKEN = 16  # of all windows of a length and depth, which are drawn one by one and then held in one array
 
 
-def check(run: AnyRun, store: Store, settings: EvaluationSettings) -> None:
-    """Raises UserError if a probe cannot be evaluated; `lengths.check` checks all other settings."""
+def check(work: Work) -> None:
+    """Raises UserError if a probe cannot be evaluated."""
+    settings, store, longest = work.settings, work.store, max((max(one.lengths) for one in work.on_probes), default=0)
     if settings.trials < 1:
         raise UserError(f"`trials` must be at least 1, not {settings.trials}")
-    if settings.probes:
-        longest = max(lengths_of(settings.factors, run.config.seq_len))
-        needed, limit = settings.trials * (longest + 1) * BYTES_A_TOKEN, memory_limit()
-        if needed > limit:
-            raise UserError(
-                f"`trials={shown(settings.trials)}` windows of {longest} tokens take at least "
-                f"{needed // 10**9:,} GB of memory, and this machine has {limit // 10**9:,} GB: give fewer"
-            )
-    split, vocabulary = store.split(settings.split), Vocabulary.of(store, run.config.vocab_size)
-    for probe in settings.parsed_probes():
-        for length in lengths_of(settings.factors, run.config.seq_len):
-            probe.sequences(length, 0.0, 1, split, vocabulary)
+    needed, limit = settings.trials * (longest + 1) * BYTES_A_TOKEN, memory_limit()
+    if work.on_probes and needed > limit:
+        raise UserError(
+            f"`trials={shown(settings.trials)}` windows of {longest} tokens take at least "
+            f"{needed // 10**9:,} GB of memory, and this machine has {limit // 10**9:,} GB: give fewer"
+        )
+    split, vocabulary = store.split(settings.split), Vocabulary.of(store, work.run.config.vocab_size)
+    for item in work.on_probes:
+        for length in item.lengths:
+            item.probe.sequences(length, 0.0, 1, split, vocabulary)
 
 
 @dataclass(frozen=True)
@@ -166,82 +162,40 @@ def control_score(
             model, tokens_WN[:, start : end + 1], answers - start, sequences.candidates_WC, plan,
             precision=precision, progress=progress,
         )
-        for start, end, answers in reversed(_cuts(answers_A, tokens_WN.shape[1] - 1, seq_len))
+        for start, end, answers in reversed(control_cuts(answers_A, tokens_WN.shape[1] - 1, seq_len))
     ]  # fmt: skip
     return Answers(*(np.hstack([getattr(part, one.name) for part in parts]) for one in fields(Answers)))
 
 
-def _cuts(answers_A: np.ndarray, last: int, seq_len: int) -> list[tuple[int, int, np.ndarray]]:
-    """The control's windows, the last first: their first and last token, and the places of the answers in them."""
-    cuts: list[tuple[int, int, np.ndarray]] = []
-    left = len(answers_A)
-    while left:
-        end = last if not cuts else int(answers_A[left - 1])
-        start = max(0, end - seq_len)
-        here = np.flatnonzero(answers_A[:left] > max(start, end - max(1, seq_len // 2)))
-        cuts.append((start, end, answers_A[here]))
-        left = int(here[0])
-    return cuts
-
-
 def evaluate(
-    run: AnyRun,
-    store: Store,
-    settings: EvaluationSettings,
+    work: Work,
     *,
+    there: There | None = None,
     device: str = "cpu",
     progress: Advance = unseen,
     say: Say = QUIET.say,
 ) -> Iterator[list[dict[str, Any]]]:
-    """Yields rows of PROBES (see `results.tables`), one probe and extension at a time.
+    """Yields rows of PROBES (see `results.tables`), one item of the work at a time, for each of its places.
 
-    The plain model is always evaluated. Calls of `progress` add up to `expected_inputs`. Rows have no accuracy at
-    lengths that do not fit into memory (`say` says so), or that the encoding is not defined at. What the
-    model sees is checked by `lengths.evaluate`, which comes first.
+    there: rows that are not computed again. Calls of `progress` add up to `work.inputs`. Rows have no accuracy at
+    lengths that do not fit into memory (`say` says so), or that the encoding is not defined at. Raises
+    UserError if a model looks at later tokens.
     """
-    if not settings.probes:
-        return
-    for checkpoint, loaded, precision, model in models(run, settings, device):
-        chosen = extensions_to_evaluate(run, loaded, settings.extend)
-        control_plan = chosen[AS_TRAINED].plan(run, model, model.seq_len)
-        shared = common(run, loaded, checkpoint, precision, settings.split, store.corpus_hash)
-        for probe in settings.parsed_probes():
-            evaluation = _ProbeEvaluation(run, model, probe, store, settings, precision, control_plan, progress, say)
-            for text, applied in chosen.items():
-                yield evaluation.rows(
-                    shared | {"probe": probe.text} | of_extension(run, loaded, text, applied), applied
+    run = work.run
+    for checkpoint, precision, left, loaded, model in models_for(work, work.on_probes, there, device, progress):
+        if loaded is None or model is None:
+            yield from ([] for _ in work.on_probes)
+            continue
+        control_plan = AppliedExtensions(run.own_extension, None).plan(run, model, model.seq_len)
+        shared = common(run, loaded, checkpoint, precision, work.settings.split, work.store.corpus_hash)
+        evaluation: _ProbeEvaluation | None = None
+        for item, lengths in zip(work.on_probes, left, strict=True):
+            if evaluation is None or evaluation.probe != item.probe:
+                evaluation = _ProbeEvaluation(
+                    run, model, item.probe, work.store, work.settings, precision, control_plan, progress, say
                 )
-
-
-def expected_inputs(run: AnyRun, store: Store, settings: EvaluationSettings) -> Inputs:
-    """How many inputs `evaluate` computes."""
-    times = len(run.checkpoints(settings.checkpoint)) * len(settings.precisions)
-    return total_inputs((inputs for *_, inputs in inputs_by_setting(run, store, settings)), times)
-
-
-def inputs_by_setting(run: AnyRun, store: Store, settings: EvaluationSettings) -> Iterator[tuple[str, str, Inputs]]:
-    """As `lengths.inputs_by_setting`, for each probe."""
-    if not settings.probes:
-        return
-    model, split = run.build_model(), store.split(settings.split)
-    vocabulary = Vocabulary.of(store, model.vocab_size)
-    chosen = extensions_to_evaluate(run, model, settings.extend)
-    for probe in settings.parsed_probes():
-        known: set[tuple[int, Plan]] = set()
-        for text, applied in chosen.items():
-            found: Inputs = Counter()
-            for length in lengths_of(settings.factors, model.seq_len):
-                _, answers_A = probe.sequences(length, 0.0, 1, split, vocabulary)
-                windows = len(probe.depths) * settings.trials
-                plan = applied.expected_plan(run, model, length)
-                if text == AS_TRAINED:
-                    control = sum(end - start for start, end, _ in _cuts(answers_A, length, model.seq_len))
-                    found[model.seq_len, len(answers_A)] += windows * control
-                if (length, plan) not in known and model.defined_at(length, plan):
-                    found[length, len(answers_A)] += windows * length
-                known.add((length, plan))
-                found[length, length] += applied.inputs_to_fit(run, model, store, length)
-            yield probe.text, text, found
+            setting = shared | {"probe": item.asked} | of_extension(run, loaded, item.extension, item.applied)
+            yield evaluation.rows(setting, item.applied, lengths)
 
 
 @dataclass
@@ -264,10 +218,10 @@ class _ProbeEvaluation:
         self._known: dict[tuple[int, float, Plan], tuple[Answers, float, float | None]] = {}
         self._too_long: set[tuple[int, Plan]] = set()
 
-    def rows(self, shared: dict[str, Any], applied: AppliedExtensions) -> list[dict[str, Any]]:
-        """The rows of one recipe at every length and depth."""
+    def rows(self, shared: dict[str, Any], applied: AppliedExtensions, lengths: Sequence[int]) -> list[dict[str, Any]]:
+        """The rows of one recipe at some lengths and every depth."""
         model, rows = self.model, []
-        for length in lengths_of(self.settings.factors, model.seq_len):
+        for length in lengths:
             factor = length / model.seq_len
             what = f"{shared['run']} probe {shared['probe']} {shared['model']} {factor:g}x"
             advance = partial(self.progress, what)

@@ -51,7 +51,7 @@ def check(run: AnyRun, store: Store, settings: InspectionSettings) -> None:
     chosen(settings)
     if settings.windows is not None and not 0 < settings.windows <= LARGEST_WHOLE:
         raise UserError(f"`windows` must be at least 1, not {shown(settings.windows)}")
-    lengths.check(run, store, settings.evaluation())
+    lengths.checked(run, store, settings.evaluation())
     if min(lengths_of(settings.factors, run.config.seq_len)) < 2:
         raise UserError("a window of 1 token shows no use of position: give larger `factors`")
 

@@ -4,6 +4,7 @@ import math
 import os
 import re
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -12,12 +13,13 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
+from extrapolate.api.evaluating import works
 from extrapolate.api.tokenize import DEFAULT_STORE, default_store, store_there, store_with
 from extrapolate.data.build import StoreSettings
 from extrapolate.data.special_tokens import SpecialTokens
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
-from extrapolate.evaluation import lengths, plans, probes
+from extrapolate.evaluation import plans
 from extrapolate.evaluation.plans import extensions_to_evaluate
 from extrapolate.evaluation.rows import label_of
 from extrapolate.evaluation.settings import EvaluationSettings
@@ -114,14 +116,16 @@ def resolve_cells(
             kept(config, cell.settings.get("half")),
         )
         try:
-            settings, left_out = _evaluated(planned, store, study, cell)
+            settings, left_out = _evaluated(planned, study, cell)
+            parts = works(planned, store, settings)
         except UserError as error:
             raise UserError(f"{study.at('evaluate', _asked(study, str(error)))}: cell {cell.name}: {error}") from None
         model = planned.build_model()
         applied = extensions_to_evaluate(planned, model, settings.extend)
         labels = {name: label_of(config, model, one.joined(), one.taken_off) for name, one in applied.items()}
-        inputs = lengths.expected_inputs(planned, store, settings) + probes.expected_inputs(planned, store, settings)
-        inputs += lengths.expected_inputs(planned, store, settings.halfway())
+        inputs: Inputs = Counter()
+        for part in parts:
+            inputs.update(part.inputs(part.items))
         found[cell.name] = Resolved(
             cell, runs / cell.name, request, config, user_file, store.path, own, settings, left_out,
             labels, model.parameter_count(), inputs,
@@ -237,14 +241,11 @@ class Planned:
         return None
 
 
-def _evaluated(planned: Planned, store: Store, study: Study, cell: Cell) -> tuple[EvaluationSettings, dict[str, str]]:
+def _evaluated(planned: Planned, study: Study, cell: Cell) -> tuple[EvaluationSettings, dict[str, str]]:
     """The evaluation of a cell, with the extensions that apply; and the others, each with the reason."""
     asked = dict.fromkeys(text for text, of in study.extensions if matches(cell.settings, of))
     left_out = plans.left_out(planned, planned.build_model(), tuple(asked))
-    settings = replace(study.evaluation, extend=tuple(text for text in asked if text not in left_out))
-    lengths.check(planned, store, settings)
-    probes.check(planned, store, settings)
-    return settings, left_out
+    return replace(study.evaluation, extend=tuple(text for text in asked if text not in left_out)), left_out
 
 
 def _not_kept(run: Run, keep_every: int | None) -> list[str]:

@@ -51,7 +51,7 @@ def test_what_sees_later_tokens_beyond_the_training_length_is_not_evaluated(
     ):
         with pytest.raises(xt.UserError, match=r"run: embed lets token .* see token .*, at 32 tokens: "):
             evaluate()
-    assert not list(run.path.glob("eval*.parquet"))
+    assert not list(run.path.glob("results/**/*.parquet"))
 
 
 OPENED = """

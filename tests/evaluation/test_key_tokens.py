@@ -21,6 +21,7 @@ from extrapolate.evaluation.optimum import optimal_losses, process_of
 from extrapolate.evaluation.protocols.base import Windows, protocols
 from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.evaluation.targets import Targets
+from extrapolate.evaluation.work import work_of
 from extrapolate.interop.foreign import ForeignRun
 
 L = 8
@@ -161,7 +162,7 @@ def test_rows_say_which_rule_they_follow(markov: Store, random_run, bos: bool) -
     """And the rows of documents add up to them."""
     settings = EvaluationSettings(factors=(1, 4), protocols=(f"windows:bos={str(bos).lower()}",), max_targets=512)
     run = random_run(markov, seq_len=16)
-    ((rows, documents, _),) = evaluate(run, markov, settings)
+    ((rows, documents, _),) = evaluate(work_of(run, markov, settings))
     assert {row["key_context"] for row in rows} == {3 if bos else None}  # the optimum is not known after the token
     assert {row["key_within"] for row in rows} == {64}
     assert len({row["n_key"] for row in rows}) == 1

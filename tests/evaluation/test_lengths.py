@@ -18,13 +18,15 @@ from extrapolate.data.synthetic.base import parse_process
 from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
 from extrapolate.evaluation import lengths, probes
-from extrapolate.evaluation.lengths import check, evaluate, expected_inputs, models
+from extrapolate.evaluation import work as working
+from extrapolate.evaluation.lengths import checked, evaluate, models
 from extrapolate.evaluation.losses import target_losses
 from extrapolate.evaluation.optimum import optimal_losses
 from extrapolate.evaluation.protocols.base import CONTROL, protocols, targets_hash
 from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.evaluation.targets import Targets
 from extrapolate.evaluation.window_losses import measure
+from extrapolate.evaluation.work import work_of
 from extrapolate.model.attention import Setting
 from extrapolate.model.model import Model
 from extrapolate.results import EVAL_DOCUMENTS, EVALS, kept, read
@@ -62,7 +64,7 @@ def settings_of(**more: Any) -> EvaluationSettings:
 
 
 def rows_of(run: Run, store: Store, settings: EvaluationSettings) -> tuple[pd.DataFrame, pd.DataFrame]:
-    pieces = list(evaluate(run, store, settings))
+    pieces = list(evaluate(work_of(run, store, settings)))
     return tuple(pd.DataFrame([row for piece in pieces for row in piece[i]]) for i in (0, 1))
 
 
@@ -135,20 +137,21 @@ def test_what_was_dropped_in_training_is_there(store: Store, run_of) -> None:
 
 
 def test_too_many_losses_are_refused(store: Store, run_of, monkeypatch) -> None:
-    monkeypatch.setattr(lengths, "MOST_LOSSES", 2047)
+    monkeypatch.setattr(working, "MOST_LOSSES", 2047)
     asked = EvaluationSettings((1, 4), ("pi",), protocols=("windows",), max_targets=1024)
-    lengths.check(run_of("rope"), store, asked)
+    lengths.checked(run_of("rope"), store, asked)
     words = "would keep 2048 losses of each extension by windows, and 2047 is the most"
     with pytest.raises(UserError, match=words):
-        lengths.check(run_of("rope"), store, replace(asked, keep_losses=True))
+        lengths.checked(run_of("rope"), store, replace(asked, keep_losses=True))
 
 
 def test_the_loss_of_every_target_is_kept_where_it_was_asked_for(store: Store, run_of) -> None:
     run = run_of("learned")
     model, split = run.load_model(run.checkpoints("last")[0]), store.split("test")
     settings = EvaluationSettings((0.5, 1, 2), protocols=("windows", "fixed-target"), max_targets=256)
-    assert all(not len(targets) for *_, targets in evaluate(run, store, settings))
-    kept = pd.concat(targets.to_pandas() for *_, targets in evaluate(run, store, replace(settings, keep_losses=True)))
+    assert all(not len(targets) for *_, targets in evaluate(work_of(run, store, settings)))
+    pieces = evaluate(work_of(run, store, replace(settings, keep_losses=True)))
+    kept = pd.concat(targets.to_pandas() for *_, targets in pieces)
     assert set(kept["factor"]) == {0.5, 1}  # it is not defined beyond L
     for protocol, factor in (("windows", 0.5), ("windows", 1), ("fixed-target", 1)):
         mine = kept[(kept["protocol"] == protocol) & (kept["factor"] == factor)]
@@ -275,17 +278,18 @@ def test_progress_adds_up_to_what_was_expected(store: Store, run_of, pe: str, ex
     def advance(what: str, inputs: float, loss: float = 0.0) -> None:
         told.append((what, inputs))
 
-    list(evaluate(run, store, settings, progress=advance))
-    assert sum(inputs for _, inputs in told) == pytest.approx(lengths.expected_inputs(run, store, settings).total())
+    work = work_of(run, store, settings)
+    list(evaluate(work, progress=advance))
+    assert sum(inputs for _, inputs in told) == pytest.approx(work.inputs(work.on_text).total())
     told.clear()
-    list(probes.evaluate(run, store, settings, progress=advance))
-    assert sum(inputs for _, inputs in told) == probes.expected_inputs(run, store, settings).total()
+    list(probes.evaluate(work, progress=advance))
+    assert sum(inputs for _, inputs in told) == work.inputs(work.on_probes).total()
 
 
 def test_what_can_be_evaluated_is_not_refused(short: Run, markov: Store) -> None:
-    check(short, markov, settings_of())
-    check(short, markov, settings_of(protocols=("sliding",), split="validation", precisions=("bf16",)))
-    check(short, markov, settings_of(extend=("pi", "temperature", "temperature:c=0.1")))
+    checked(short, markov, settings_of())
+    checked(short, markov, settings_of(protocols=("sliding",), split="validation", precisions=("bf16",)))
+    checked(short, markov, settings_of(extend=("pi", "temperature", "temperature:c=0.1")))
 
 
 @pytest.mark.parametrize(
@@ -311,27 +315,27 @@ def test_what_can_be_evaluated_is_not_refused(short: Run, markov: Store) -> None
 )
 def test_what_cannot_be_evaluated_is_refused(short: Run, markov: Store, asked: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        check(short, markov, settings_of(**asked))
+        checked(short, markov, settings_of(**asked))
 
 
 def test_a_run_that_is_not_finished_or_has_rows_that_cannot_be_added_to_is_refused(markov: Store, random_run) -> None:
     run = random_run(markov, seq_len=8, fresh=True)
-    for rows, documents, targets in evaluate(run, markov, settings_of(factors=(1,))):
+    for rows, documents, targets in evaluate(work_of(run, markov, settings_of(factors=(1,)))):
         kept.add_losses(run.path, rows, documents, targets)
-    check(run, markov, settings_of())
+    checked(run, markov, settings_of())
     for table in (EVALS, EVAL_DOCUMENTS):
         path = next(kept.files_of(run.path, table))
         whole = path.read_bytes()
         path.write_bytes(b"no table")
         with pytest.raises(ValueError, match=r"as-trained\.parquet is damaged"):
-            check(run, markov, settings_of())
+            checked(run, markov, settings_of())
         pd.DataFrame(read(path, table) if path.write_bytes(whole) else ()).drop(columns="control_loss").to_parquet(path)
         with pytest.raises(ValueError, match="has no column control_loss"):
-            check(run, markov, settings_of())
+            checked(run, markov, settings_of())
         path.write_bytes(whole)
     (run.path / "model.safetensors").unlink()
     with pytest.raises(ValueError, match="is not finished"):
-        check(run, markov, settings_of())
+        checked(run, markov, settings_of())
 
 
 def test_what_would_be_best_after_a_token_that_is_not_of_the_text_is_not_known(short: Run, markov: Store) -> None:
@@ -368,14 +372,15 @@ def test_progress_names_what_is_measured_and_adds_up_to_what_is_expected(short: 
         told[what] += inputs
 
     settings = settings_of(protocols=("windows",), extend=("pi", "temperature"), precisions=("fp32", "bf16"))
-    list(evaluate(short, markov, settings, progress=progress))
+    work = work_of(short, markov, settings)
+    list(evaluate(work, progress=progress))
     # What pi does at 1x is nothing, so that only 4x is measured again: 256 targets, each window's inputs all new.
     plain, pi, warm = (f"the-run windows RoPE{name}" for name in ("", " + PI", " + Temperature"))
     assert {what for what, inputs in told.items() if inputs} == {
         f"{plain} 1x, 4x", f"{pi} 4x", f"{warm} 4x", f"{warm}, fitting",
     }  # fmt: skip
     assert told[f"{pi} 4x"] == told[f"{warm} 4x"] == 2 * 256
-    assert sum(told.values()) == expected_inputs(short, markov, settings).total()
+    assert sum(told.values()) == work.inputs(work.items).total()
 
 
 def test_models_are_where_they_are_wanted(short: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from extrapolate.evaluation.optimum import optimal_losses, process_of
 from extrapolate.evaluation.protocols.base import protocols
 from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.evaluation.targets import Targets
+from extrapolate.evaluation.work import work_of
 from extrapolate.model import attention
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.runs.run import Run
@@ -51,7 +52,7 @@ def trained(store: Store, pe: str, folder: Path, steps: int = 200) -> Run:
 def against_optimum(run: Run, store: Store, most: int = 8192) -> tuple[pd.DataFrame, list[Comparison]]:
     """The difference to the optimum and its interval, for every protocol and factor; and what is surely below it."""
     settings = EvaluationSettings(factors=FACTORS, protocols=tuple(protocols.names()), max_targets=most)
-    pieces = list(evaluate(run, store, settings))
+    pieces = list(evaluate(work_of(run, store, settings)))
     evals, documents = (pd.DataFrame([row for piece in pieces for row in piece[i]]) for i in (0, 1))
     rows, _ = comparable_rows(evals, documents, False)
     compared = list(comparisons(rows))

@@ -17,6 +17,7 @@ from extrapolate.evaluation import losses
 from extrapolate.evaluation import probes as probing
 from extrapolate.evaluation.probes import Answers, Sequences, check, control_score, evaluate, score
 from extrapolate.evaluation.settings import EvaluationSettings
+from extrapolate.evaluation.work import work_of
 from extrapolate.results import PROBES, write
 from extrapolate.runs.run import Run
 from extrapolate.statistics.intervals import wilson
@@ -40,7 +41,7 @@ def settings_of(spec: str, factors: tuple[float, ...] = (1, 4), **more) -> Evalu
 
 
 def frame(run: Run, store: Store, settings: EvaluationSettings) -> pd.DataFrame:
-    return pd.DataFrame([row for piece in evaluate(run, store, settings) for row in piece])
+    return pd.DataFrame([row for piece in evaluate(work_of(run, store, settings)) for row in piece])
 
 
 def answered(made: Sequences) -> np.ndarray:
@@ -152,7 +153,7 @@ def test_scores_are_the_models_in_batches_of_any_size(store: Store, run_of, monk
 
 def test_rows_count_and_fit_their_table(store: Store, run_of, tmp_path: Path) -> None:
     settings = settings_of("passkey,mqar", extend=("pi",))
-    pieces = list(evaluate(run_of("rope"), store, settings))
+    pieces = list(evaluate(work_of(run_of("rope"), store, settings)))
     write(tmp_path / "t.parquet", [row for piece in pieces for row in piece], PROBES)
     rows = pd.DataFrame([row for piece in pieces for row in piece])
     assert len(rows) == 2 * 2 * 2 * len(DEPTHS)
@@ -226,7 +227,7 @@ def test_a_rate_is_of_the_time_that_scoring_takes(store: Store, run_of, monkeypa
 
 def test_what_cannot_be_evaluated_is_refused(store: Store, run_of) -> None:
     run = run_of("rope")
-    check(run, store, settings_of("passkey"))
+    check(work_of(run, store, settings_of("passkey")))
     for spec, factors, more, message in (
         ("passkey:length=20", (1,), {}, "takes at least 41 tokens, and a window has 32"),
         ("mqar:symbols=200", (1,), {}, "vocabulary of at least 405"),
@@ -235,7 +236,7 @@ def test_what_cannot_be_evaluated_is_refused(store: Store, run_of) -> None:
         ("needle", (1,), {"trials": 10**12}, "`trials=1000000000000` windows of .* tokens take at least .* GB"),
     ):
         with pytest.raises(ValueError, match=message):
-            check(run, store, settings_of(spec, factors, **more))
+            check(work_of(run, store, settings_of(spec, factors, **more)))
 
 
 RIGHT_WA = np.array([[True, False, True, True], [True, True, True, True], [False, False, False, False]])

@@ -18,6 +18,7 @@ from extrapolate.evaluation.lengths import evaluate
 from extrapolate.evaluation.protocols.base import Windows, targets_hash
 from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.evaluation.targets import Targets, in_order, index_in_window, sums_by
+from extrapolate.evaluation.work import work_of
 from extrapolate.runs.run import Run
 
 SHORT, LONG = ["a", "bé"], ["straßen", "longer-words"]
@@ -58,7 +59,7 @@ def test_a_target_has_its_documents_mean_where_tokens_are_not_bytes(documents: l
 
 
 def only_row(run: Run, store: Store) -> tuple[dict, list[dict]]:
-    ((row,), by_document, _) = next(evaluate(run, store, EvaluationSettings((1,), protocols=("windows",))))
+    ((row,), by_document, _) = next(evaluate(work_of(run, store, EvaluationSettings((1,), protocols=("windows",)))))
     return row, by_document
 
 

@@ -21,6 +21,7 @@ from extrapolate.evaluation.plans import extensions_to_evaluate
 from extrapolate.evaluation.probes import Sequences, control_score, score
 from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.evaluation.targets import in_order
+from extrapolate.evaluation.work import work_of
 from extrapolate.extensions import recipe
 from extrapolate.model.model import layer_encodings
 from extrapolate.names import AS_TRAINED, WITHOUT_OWN
@@ -79,7 +80,7 @@ def test_every_loss_and_every_control_has_its_plan(own: str | None, store: Store
     run = tuned(own)
     extensions = (WITHOUT_OWN, "log-n")
     settings = EvaluationSettings(FACTORS, extensions, protocols=("windows", "fixed-target"), max_targets=256)
-    rows = pd.DataFrame([row for piece, *_ in lengths.evaluate(run, store, settings) for row in piece])
+    rows = pd.DataFrame([row for piece, *_ in lengths.evaluate(work_of(run, store, settings)) for row in piece])
     model, split = run.load_model(run.checkpoints("last")[0]), store.split("test")
 
     def loss(groups: tuple, plan: Plan) -> float:
@@ -101,7 +102,7 @@ def test_so_have_the_probes(own: str, store: Store, tuned: Callable[..., Run]) -
     run = tuned(own)
     (probe,) = parse_probes("needle")
     settings = EvaluationSettings(FACTORS, (WITHOUT_OWN, "log-n"), protocols=(), probes=(probe.text,), trials=4)
-    rows = pd.DataFrame([row for piece in probes.evaluate(run, store, settings) for row in piece])
+    rows = pd.DataFrame([row for piece in probes.evaluate(work_of(run, store, settings)) for row in piece])
     model = run.load_model(run.checkpoints("last")[0])
     for at, length in enumerate(LENGTHS):
         made = Sequences.make(probe, length, DEPTHS[2], 4, store, store.split("test"))
@@ -145,7 +146,7 @@ class TestFitting:
         asked.clear()
         settings = EvaluationSettings(FACTORS, ("temperature",), protocols=("windows",), split=split, max_targets=256)
         said: list[str] = []
-        rows = [row for piece, *_ in lengths.evaluate(run, store, settings, say=said.append) for row in piece]
+        rows = [row for piece, *_ in lengths.evaluate(work_of(run, store, settings), say=said.append) for row in piece]
         assert asked == [("validation", TUNED, length, "fp32") for length in LENGTHS]
         assert {row["split"] for row in rows} == {split}
         optimistic = f"{run.path}: temperature: fitted to the validation split, which is evaluated here too"
@@ -160,6 +161,6 @@ class TestFitting:
             trials=1,
         )  # fmt: skip
         for evaluate in (lengths.evaluate, probes.evaluate):
-            list(evaluate(run, store, settings))
+            list(evaluate(work_of(run, store, settings)))
             assert asked == [("validation", TUNED, 2 * TUNED, "bf16")]
             asked.clear()

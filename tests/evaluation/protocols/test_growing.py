@@ -11,11 +11,12 @@ from extrapolate.data.store import Store
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
 from extrapolate.evaluation import lengths as evaluation
-from extrapolate.evaluation.lengths import evaluate, expected_inputs
+from extrapolate.evaluation.lengths import evaluate
 from extrapolate.evaluation.memory import MEMORY, OutOfMemoryError
 from extrapolate.evaluation.protocols.base import CONTROL, Windows, parse_protocol
 from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.evaluation.window_losses import measure
+from extrapolate.evaluation.work import work_of
 from extrapolate.extensions import recipe as recipes
 from extrapolate.runs.run import Run
 
@@ -32,7 +33,7 @@ def settings_of(*protocols: str, extend: tuple[str, ...] = (), factors=(1, 2, 4)
 
 
 def rows_of(run: Run, store: Store, settings: EvaluationSettings) -> tuple[pd.DataFrame, pd.DataFrame]:
-    pieces = list(evaluate(run, store, settings))
+    pieces = list(evaluate(work_of(run, store, settings)))
     rows, targets = (
         pd.DataFrame([row for piece in pieces for row in piece[0]]),
         [piece[2].to_pandas() for piece in pieces],
@@ -225,5 +226,6 @@ def test_lengths_that_share_a_plan_are_computed_once_and_progress_says_so(
     run = random_run(store, "rope")
     settings = settings_of("growing", extend=("dynamic-ntk", "temperature"))
     told: list[float] = []
-    list(evaluate(run, store, settings, progress=lambda what, inputs, loss=0.0: told.append(inputs)))
-    assert sum(told) == pytest.approx(expected_inputs(run, store, settings).total())
+    work = work_of(run, store, settings)
+    list(evaluate(work, progress=lambda what, inputs, loss=0.0: told.append(inputs)))
+    assert sum(told) == pytest.approx(work.inputs(work.items).total())

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import extrapolate as xt
 from extrapolate.cli import main
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
@@ -268,7 +268,7 @@ def tables(trained: Path, tmp_path_factory: pytest.TempPathFactory):
     with pytest.raises(SystemExit) as ended:
         main(["eval-lengths", str(folder), *flags])
     assert not ended.value.code
-    return Run.open(folder), *(pd.read_parquet(folder / f"{name}.parquet") for name in ("evals", "eval_documents"))
+    return Run.open(folder), xt.rows(folder), xt.rows(folder, "documents")
 
 
 @pytest.mark.parametrize("protocol", protocols.names())
