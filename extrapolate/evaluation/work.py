@@ -128,7 +128,7 @@ class Work:
         """How many inputs the evaluation of items computes; too low for models that look at the length."""
         found: Inputs = Counter()
         for _, _, inputs in self.inputs_by_item(items, there):
-            found.update(inputs)
+            found += inputs  # which leaves out what is 0
         return found
 
     def inputs_by_item(self, items: Sequence[Item], there: There | None = None) -> Iterator[tuple[str, Item, Inputs]]:
@@ -180,7 +180,7 @@ class Work:
             "split": self.settings.split, "version": __version__, "commit": provenance.commit(),
         }  # fmt: skip
         weights, found = [one.sha256 for one in self.checkpoints], dict[Place, dict[int, list[Row]]]()
-        of_item: dict[tuple[str, str], dict[str, Any]] = {}
+        of_item, whole = dict[tuple[str, str], dict[str, Any]](), dict[Place, bool]()
         for item in self.on_text if not self.settings.keep_losses else ():
             targets = targets_hash(item.layout.control, self.store.corpus_hash, self.settings.split)
             same = {"targets_hash": targets, "key_within": item.lengths[-1]}
@@ -196,7 +196,10 @@ class Work:
                 if row["reason"] != MEMORY and all(row[name] == value for name, value in same.items()):
                     place = (row["weights_sha256"], row["precision"], *asked)
                     found.setdefault(place, {}).setdefault(row["length"], []).append(row)
-        return found
+                    if table is results.EVALS and place not in whole:
+                        by_document = kept.path_of(self.run.path, results.EVAL_DOCUMENTS, row)
+                        whole[place] = by_document.is_file()
+        return {place: rows for place, rows in found.items() if whole.get(place, True)}
 
     def with_rows_there(self, rows: Sequence[Row], there: There, place: Place) -> list[Row]:
         """Rows that were computed, and those that are there for the other lengths of this evaluation, by length."""

@@ -44,11 +44,10 @@ class Part:
         """The folder in which the run has its name. A copy of its tables may be in a folder of that name."""
         return (self.folder.parent if self.folder.name == self.name else self.folder), self.name
 
-    def documents(self) -> pa.Table:
-        """The rows of documents."""
+    def documents(self) -> pa.Table | None:
+        """The rows of documents, if there are any."""
         if self.own:
-            found = kept.read_kept(self.folder, results.EVAL_DOCUMENTS, kept.weights_in(self.folder))
-            return results.EVAL_DOCUMENTS.schema().empty_table() if found is None else found
+            return kept.read_kept(self.folder, results.EVAL_DOCUMENTS, kept.weights_in(self.folder))
         return _of_run(results.read_columns(self.folder / DOCUMENTS, results.EVAL_DOCUMENTS), self.name)
 
 
@@ -82,7 +81,7 @@ class Evaluated:
         found = [results.EVAL_DOCUMENTS.schema().empty_table()]
         for name, parts in self.runs.items():
             taken: set[tuple[Any, ...]] = set()
-            every = [(part.documents(), part) for part in parts if TEXT in part.tables]
+            every = [(rows, part) for part in parts if TEXT in part.tables and (rows := part.documents()) is not None]
             for rows, part in sorted(every, key=lambda one: -len(one[0])):  # with losses by position, before sums
                 mine = part.tables[TEXT].to_pylist()
                 if taken:

@@ -123,9 +123,7 @@ def resolve_cells(
         model = planned.build_model()
         applied = extensions_to_evaluate(planned, model, settings.extend)
         labels = {name: label_of(config, model, one.joined(), one.taken_off) for name, one in applied.items()}
-        inputs: Inputs = Counter()
-        for part in parts:
-            inputs.update(part.inputs(part.items))
+        inputs = sum((part.inputs(part.items) for part in parts), Counter())
         found[cell.name] = Resolved(
             cell, runs / cell.name, request, config, user_file, store.path, own, settings, left_out,
             labels, model.parameter_count(), inputs,
