@@ -1,7 +1,10 @@
 """kill -9 and full disks: the same command then ends as if nothing was."""
 
 import json
+import os
+import random
 import resource
+import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -10,6 +13,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+import extrapolate as xt
+
+KILLS = int(os.environ.get("EXTRAPOLATE_KILLS", "4"))
 STEPS = 100
 DROPOUT = """
 [model]
@@ -93,6 +99,34 @@ def test_a_tokenisation_that_is_killed_goes_on_to_the_same_store(start, cli, mak
         cli(*flags, out).succeeded()
     assert contents(tmp_path / "new") == contents(tmp_path / "whole")
     assert {path.name for path in tmp_path.iterdir()} == {"larger", "new", "whole"}
+
+
+def test_an_evaluation_that_is_killed_leaves_whole_files_and_goes_on(start, cli, trained, leftovers, tmp_path):
+    for name in ("whole", "killed"):
+        shutil.copytree(trained / "rope", tmp_path / name)
+    flags = ["--factors", "1,2,4", "--max-targets", "2048", "--extend", "pi", "--extend", "yarn", "--checkpoint", "all"]
+    flags += ["--probes", "copy", "--probe-trials", "4"]
+    cli("eval-lengths", "whole", *flags).succeeded()
+    rng, there = random.Random(0), 0
+
+    def files() -> list[Path]:
+        return [*(tmp_path / "killed").glob("results/**/[!.]*.parquet")]
+
+    for _ in range(KILLS):
+        process = start("eval-lengths", "killed", *flags)
+        wait_until(lambda before=there: len(files()) > before, process)
+        time.sleep(rng.uniform(0, 0.1))
+        kill(process)
+        there = len(files())
+        for path in files():
+            assert len(pd.read_parquet(path))
+    assert there < len([*(tmp_path / "whole").glob("results/**/*.parquet")]), "it was killed before its end"
+    cli("eval-lengths", "killed", *flags).succeeded()
+    assert not leftovers(tmp_path / "killed")
+    for table in ("losses", "documents", "probes"):
+        one, other = (xt.rows(tmp_path / name, table) for name in ("whole", "killed"))
+        measured = [name for name in ("run", "tokens_per_s", "peak_mib", "evaluated_at") if name in one]
+        pd.testing.assert_frame_equal(one.drop(columns=measured), other.drop(columns=measured), check_exact=True)
 
 
 @pytest.mark.parametrize("command", ["train", "tokenize"])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-KILLS = 2
+KILLS = int(os.environ.get("EXTRAPOLATE_KILLS", "2"))
 PROGRAM = [sys.executable, "-c", "from extrapolate.cli import main; main()"]
 STUDY = """
 [base]

@@ -13,6 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+import extrapolate as xt
 from extrapolate.cli import main
 
 STEPS = 6
@@ -179,8 +180,8 @@ def test_two_processes_evaluate_as_one(work: Path, two: Together, tmp_path: Path
     """The same tables, bit for bit."""
     one = shutil.copytree(work / "one", tmp_path / "one")
     alone("eval-lengths", one, *EVALUATION)
-    for table in ("evals", "eval_documents", "eval_probes"):
-        expected, found = (pd.read_parquet(path / f"{table}.parquet") for path in (one, work / "evaluated-by-two"))
+    for table in ("losses", "documents", "probes"):
+        expected, found = (xt.rows(path, table) for path in (one, work / "evaluated-by-two"))
         measured = [name for name in ("run", "tokens_per_s", "peak_mib", "evaluated_at") if name in found]
         assert len(found) > 3
         pd.testing.assert_frame_equal(found.drop(columns=measured), expected.drop(columns=measured), check_exact=True)
