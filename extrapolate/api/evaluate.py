@@ -40,7 +40,8 @@ _WHAT = "What to ask"
 def evaluate(runs: "Runs", *, progress: Progress = QUIET, **settings: Unpack[TextArguments]) -> "pd.DataFrame":
     """Evaluates runs at several lengths and returns a row per run, extension, protocol and factor.
 
-    Each run also keeps its rows, in `results/`; docs/results.md describes the files and their columns.
+    Each run also keeps its rows, in `results/`, and those that are there are not computed again; docs/results.md
+    describes the files and their columns.
     Each row scores the same targets as its control and as the other factors of its protocol.
 
     runs: runs, their folders, folders of them, `hf:NAME_OR_FOLDER`, or models of other libraries: a return value of

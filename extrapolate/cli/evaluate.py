@@ -29,7 +29,8 @@ def eval_lengths(runs: RunPaths, dry_run: DryRun = False, as_json: AsJson = Fals
     """Evaluate runs at several lengths.
 
     Each run is evaluated as trained and with the extensions that apply to it, and keeps the rows in its folder
-    results/. A run that fails does not stop the others: the command says why, and ends with exit code 1.
+    results/; rows that are there already are not computed again. A run that fails does not stop the others: the command
+    says why, and ends with exit code 1.
 
     hf:NAME_OR_FOLDER is a Hugging Face checkpoint of a kind that docs/checkpoints.md lists: it becomes the run
     ckpt/hf-NAME.
