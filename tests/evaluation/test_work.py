@@ -7,10 +7,14 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import torch
 
 import extrapolate as xt
 from extrapolate import results
-from extrapolate.evaluation import lengths, work
+from extrapolate.data.store import Store
+from extrapolate.evaluation import lengths, probes, work
+from extrapolate.evaluation.settings import EvaluationSettings
+from extrapolate.model.model import Model
 from extrapolate.results import kept
 from extrapolate.runs.run import Run
 
@@ -118,3 +122,24 @@ def test_more_trials_of_a_probe_are_asked_again(run: Path) -> None:
     xt.evaluate_probes(run, "copy", trials=2, **few)
     assert path.read_bytes() == before
     assert set(xt.evaluate_probes(run, "copy", trials=3, **few)["n_trials"]) == {3}
+
+
+@pytest.mark.parametrize("pe", ["rope", "expe"])
+def test_an_evaluation_of_a_built_in_encoding_makes_no_pass_that_gives_no_number(
+    trained: Path, store: Path, monkeypatch: pytest.MonkeyPatch, pe: str
+) -> None:
+    """The model reads the tokens of the windows, and no others."""
+    settings = EvaluationSettings((1, 2, 4), ("log-n",), max_targets=128, probes=("copy",), trials=2)
+    whole, read = work.work_of(Run.open(trained / pe), Store.open(store), settings), [0]
+    hidden = Model.hidden
+
+    def counted(self: Model, tokens_BT: torch.Tensor, *rest: Any, **options: Any) -> Any:
+        read[0] += tokens_BT.numel()
+        return hidden(self, tokens_BT, *rest, **options)
+
+    monkeypatch.setattr(Model, "hidden", counted)
+    list(lengths.evaluate(whole))
+    assert read[0] == whole.inputs(whole.on_text).total()
+    read[0] = 0
+    list(probes.evaluate(whole))
+    assert read[0] == whole.inputs(whole.on_probes).total()
