@@ -1,11 +1,27 @@
 """Errors that the user can fix, and the wording of all errors."""
 
+import contextlib
+from collections.abc import Iterator
+
 
 class UserError(ValueError):
     """An error in the input. The message says what is wrong and what to do about it.
 
-    Any other ValueError is a fault of this program or of a library.
+    field: the setting that it is about, if it is known, by which a study shows the line of its file. Any other
+    ValueError is a fault of this program or of a library.
     """
+
+    field: str | None = None
+
+
+@contextlib.contextmanager
+def about(field: str) -> Iterator[None]:
+    """Says of UserErrors that they are about a setting, unless they know better."""
+    try:
+        yield
+    except UserError as error:
+        error.field = error.field or field
+        raise
 
 
 def reason_of(error: Exception) -> str:

@@ -12,7 +12,7 @@ from extrapolate import specs
 from extrapolate.data.store import HELDOUT, Store
 from extrapolate.data.tokenizer import token_bytes
 from extrapolate.encodings.plan import Plan
-from extrapolate.errors import UserError
+from extrapolate.errors import UserError, about
 from extrapolate.evaluation import causality
 from extrapolate.evaluation.any_run import AnyRun
 from extrapolate.evaluation.key_tokens import CONTEXT, copies_beyond, gained_beyond
@@ -51,25 +51,32 @@ Rows = tuple[list[dict[str, Any]], list[dict[str, Any]], pa.Table]
 
 def check_run(run: AnyRun, store: Store, settings: EvaluationSettings) -> None:
     """Raises UserError if a run cannot be evaluated at all: it is damaged, or its tokens are not the store's."""
-    check_text(run, store)
-    run.checkpoints(settings.checkpoint)
+    with about("data"):
+        check_text(run, store)
+    with about("checkpoint"):
+        run.checkpoints(settings.checkpoint)
     kept.check(run.path)
     run.build_model()
 
 
 def check_settings(settings: EvaluationSettings, seq_len: int) -> None:
     """Raises UserError if a setting is invalid for a training length L, tokens, whatever the run and its text."""
-    settings.check_max_targets(seq_len)
-    if not settings.protocols and not settings.probes:
-        raise UserError(f"name at least one protocol: {', '.join(protocols.names())}")
-    if settings.split not in HELDOUT:
-        raise UserError(f"there is no held-out split '{settings.split}': choose from {', '.join(HELDOUT)}")
-    if not settings.precisions:
-        raise UserError(f"name at least one precision: {', '.join(PRECISIONS)}")
-    for precision in settings.precisions:
-        if precision not in PRECISIONS:
-            raise UserError(f"unknown precision '{precision}'; {specs.did_you_mean(precision, PRECISIONS)}")
-    check_files(settings.extend)
+    with about("max_targets"):
+        settings.check_max_targets(seq_len)
+    with about("protocols"):
+        if not settings.protocols and not settings.probes:
+            raise UserError(f"name at least one protocol: {', '.join(protocols.names())}")
+    with about("split"):
+        if settings.split not in HELDOUT:
+            raise UserError(f"there is no held-out split '{settings.split}': choose from {', '.join(HELDOUT)}")
+    with about("precisions"):
+        if not settings.precisions:
+            raise UserError(f"name at least one precision: {', '.join(PRECISIONS)}")
+        for precision in settings.precisions:
+            if precision not in PRECISIONS:
+                raise UserError(f"unknown precision '{precision}'; {specs.did_you_mean(precision, PRECISIONS)}")
+    with about("extend"):
+        check_files(settings.extend)
 
 
 def checked(run: AnyRun, store: Store, settings: EvaluationSettings) -> Work:

@@ -16,7 +16,7 @@ import numpy as np
 from extrapolate.data.probes.base import Probe, Vocabulary
 from extrapolate.data.store import Split, Store
 from extrapolate.encodings.plan import PLAIN, Plan
-from extrapolate.errors import UserError
+from extrapolate.errors import UserError, about
 from extrapolate.evaluation.any_run import AnyRun
 from extrapolate.evaluation.lengths import models_for
 from extrapolate.evaluation.losses import OnBatch, ignored, scores_at
@@ -38,18 +38,20 @@ BYTES_A_TOKEN = 16  # of all windows of a length and depth, which are drawn one 
 def check(work: Work) -> None:
     """Raises UserError if a probe cannot be evaluated."""
     settings, store, longest = work.settings, work.store, max((max(one.lengths) for one in work.on_probes), default=0)
-    if settings.trials < 1:
-        raise UserError(f"`trials` must be at least 1, not {settings.trials}")
-    needed, limit = settings.trials * (longest + 1) * BYTES_A_TOKEN, memory_limit()
-    if work.on_probes and needed > limit:
-        raise UserError(
-            f"`trials={shown(settings.trials)}` windows of {longest} tokens take at least "
-            f"{needed // 10**9:,} GB of memory, and this machine has {limit // 10**9:,} GB: give fewer"
-        )
+    with about("trials"):
+        if settings.trials < 1:
+            raise UserError(f"`trials` must be at least 1, not {settings.trials}")
+        needed, limit = settings.trials * (longest + 1) * BYTES_A_TOKEN, memory_limit()
+        if work.on_probes and needed > limit:
+            raise UserError(
+                f"`trials={shown(settings.trials)}` windows of {longest} tokens take at least "
+                f"{needed // 10**9:,} GB of memory, and this machine has {limit // 10**9:,} GB: give fewer"
+            )
     split, vocabulary = store.split(settings.split), Vocabulary.of(store, work.run.config.vocab_size)
-    for item in work.on_probes:
-        for length in item.lengths:
-            item.probe.sequences(length, 0.0, 1, split, vocabulary)
+    with about("probes"):
+        for item in work.on_probes:
+            for length in item.lengths:
+                item.probe.sequences(length, 0.0, 1, split, vocabulary)
 
 
 @dataclass(frozen=True)

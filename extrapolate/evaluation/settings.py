@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from extrapolate import specs
-from extrapolate.errors import UserError
+from extrapolate.errors import UserError, about
 from extrapolate.names import ALL, AS_TRAINED, DEFAULT_PROTOCOLS, LEFT_OUT, PRECISIONS, WITHOUT_OWN
 from extrapolate.specs.settings import Flag, settings_of
 
@@ -147,7 +147,8 @@ class TextSettings(SharedSettings):
                 f"`max_targets={alone}` is above every default ({told}), and a number alone only lowers them; to raise "
                 f"them write `max_targets={dict.fromkeys(defaults, alone)}`"
             )
-        self._check_holds(seq_len)
+        with about("factors"):
+            self._check_holds(seq_len)
 
     def pieces(self, seq_len: int) -> dict[str, tuple[str, int]]:
         """What each protocol lays out whole, such as `span of 64 tokens`, and its targets.

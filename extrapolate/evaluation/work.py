@@ -12,7 +12,7 @@ from extrapolate import results
 from extrapolate.data.probes.base import Probe, Vocabulary
 from extrapolate.data.store import Store
 from extrapolate.encodings.plan import Plan
-from extrapolate.errors import UserError
+from extrapolate.errors import UserError, about
 from extrapolate.evaluation.any_run import AnyRun
 from extrapolate.evaluation.fitting import FIT_TARGETS
 from extrapolate.evaluation.losses import validation_windows
@@ -266,7 +266,6 @@ def control_cuts(answers_A: np.ndarray, last: int, seq_len: int) -> list[tuple[i
 def work_of(run: AnyRun, store: Store, settings: EvaluationSettings) -> Work:
     """Works out an evaluation. Raises UserError if a setting is invalid for the run or its text."""
     model, split = run.build_model(), store.split(settings.split)
-    chosen = extensions_to_evaluate(run, model, settings.extend)
     factors = lengths_of(settings.factors, model.seq_len)
 
     def plans(applied: AppliedExtensions, lengths: Sequence[int]) -> dict[int, Plan]:
@@ -275,21 +274,30 @@ def work_of(run: AnyRun, store: Store, settings: EvaluationSettings) -> Work:
                 validation_windows(store.split("validation"), length, FIT_TARGETS)
         return {length: applied.expected_plan(run, model, length) for length in lengths}
 
-    by_factor = {text: plans(applied, factors) for text, applied in chosen.items()}
-    on_text, on_probes = [], []
+    with about("extend"):
+        chosen = extensions_to_evaluate(run, model, settings.extend)
+        at_factors = {text: plans(applied, factors) for text, applied in chosen.items()}
+    on_text: list[OnText] = []
     for protocol in map(parse_protocol, settings.protocols):
-        layout = settings.layout(protocol.text, split, model.seq_len)
+        with about("factors"):
+            layout = settings.layout(protocol.text, split, model.seq_len)
         if protocol.bos:
             layout = layout.beginning_with(beginning_token(run, store))
-        for text, applied in chosen.items():
-            item = OnText(protocol, text, applied, layout, plans(applied, layout.plan_lengths()))
-            on_text.append(item)
-        losses = item.targets * len(layout.rows)
-        if settings.keep_losses and losses > MOST_LOSSES:
-            raise UserError(
-                f"`keep_losses=True` would keep {losses} losses of each extension by {protocol.text}, and "
-                f"{MOST_LOSSES} is the most: lower `max_targets`, or evaluate fewer lengths at once"
-            )
-    for probe in settings.parsed_probes():
-        on_probes += [OnProbe(probe, text, applied, factors, by_factor[text]) for text, applied in chosen.items()]
+        with about("extend"):
+            on_text += [
+                OnText(protocol, text, applied, layout, plans(applied, layout.plan_lengths()))
+                for text, applied in chosen.items()
+            ]
+        with about("keep_losses"):
+            losses = on_text[-1].targets * len(layout.rows)
+            if settings.keep_losses and losses > MOST_LOSSES:
+                raise UserError(
+                    f"`keep_losses=True` would keep {losses} losses of each extension by {protocol.text}, and "
+                    f"{MOST_LOSSES} is the most: lower `max_targets`, or evaluate fewer lengths at once"
+                )
+    on_probes = [
+        OnProbe(probe, text, applied, factors, at_factors[text])
+        for probe in settings.parsed_probes()
+        for text, applied in chosen.items()
+    ]
     return Work(run, store, settings, model, run.checkpoints(settings.checkpoint), on_text, on_probes)

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from extrapolate.errors import UserError
+from extrapolate.errors import UserError, about
 from extrapolate.specs.settings import Count, Flag, Section
 
 MOST_LAYERS = 10_000  # ten times more than any decoder; keeps a list of a model's tensors short
@@ -66,6 +66,7 @@ class ModelConfig(Section):
 
     @model_validator(mode="after")
     def _check(self) -> "ModelConfig":
-        if self.heads % self.kv_heads:
-            raise UserError(f"heads ({self.heads}) must be a multiple of kv_heads ({self.kv_heads})")
+        with about("kv_heads"):
+            if self.heads % self.kv_heads:
+                raise UserError(f"heads ({self.heads}) must be a multiple of kv_heads ({self.kv_heads})")
         return self

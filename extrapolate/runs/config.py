@@ -251,7 +251,11 @@ def validate_as(kind: type[T], config: Mapping[str, Any], where: str) -> T:
             for part in first["loc"][:-1]:
                 section = section.model_fields[part].annotation
             message = "unknown setting; " + did_you_mean(str(first["loc"][-1]), list(section.model_fields))
-        raise UserError(f"{where}: {place + ': ' if place else ''}{message}") from None
+        told = UserError(f"{where}: {place + ': ' if place else ''}{message}")
+        cause = first.get("ctx", {}).get("error")
+        # Of a whole section, only the validator knows the field.
+        told.field = cause.field if isinstance(cause, UserError) else str(first["loc"][-1]) if first["loc"] else None
+        raise told from None
 
 
 def differences(old: TrainedConfig, new: TrainedConfig) -> list[str]:

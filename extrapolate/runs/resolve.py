@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from extrapolate import specs
 from extrapolate.data.store import Store
 from extrapolate.encodings.base import Dims
-from extrapolate.errors import UserError
+from extrapolate.errors import UserError, about
 from extrapolate.machine.devices import can_compile, device_of, precision_of
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.model import find, layer_encodings
@@ -105,8 +105,10 @@ def _sizes(preset: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any
     if not {"width", "heads"} & given.keys() or not all(type(size) is int and size > 0 for size in (width, heads)):
         return sizes  # invalid sizes are refused with the rest of the configuration
     if "head_dim" not in given:
-        if width % heads:
-            raise UserError(f"`width={width}` cannot be divided among {heads} heads: give a multiple, or other `heads`")
+        with about("width" if "width" in given else "heads"):
+            if width % heads:
+                more = "give a multiple, or other `heads`"
+                raise UserError(f"`width={width}` cannot be divided among {heads} heads: {more}")
         sizes["head_dim"] = width // heads
     if "width" in given and "ff_width" not in given:
         sizes["ff_width"] = round(width * usual["ff_width"] / usual["width"])

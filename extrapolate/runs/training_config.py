@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from extrapolate.errors import UserError
+from extrapolate.errors import UserError, about
 from extrapolate.names import LEFT_OUT, LONGEST
 from extrapolate.specs.settings import Count, Flag, Section
 
@@ -76,12 +76,13 @@ class TrainingConfig(Section):
 
     @model_validator(mode="after")
     def _check(self) -> "TrainingConfig":
-        if self.batch_tokens < self.seq_len:
-            raise UserError(
-                f"`batch_tokens={self.batch_tokens}` holds no window of {self.seq_len}: give at least {self.seq_len}"
-            )
-        if self.tokens < (batch := self.batch_size * self.seq_len):
-            raise UserError(f"`tokens={self.tokens}` is less than one batch: give at least {batch}")
+        with about("batch_tokens"):
+            if self.batch_tokens < self.seq_len:
+                found = f"`batch_tokens={self.batch_tokens}` holds no window of {self.seq_len}"
+                raise UserError(f"{found}: give at least {self.seq_len}")
+        with about("tokens"):
+            if self.tokens < (batch := self.batch_size * self.seq_len):
+                raise UserError(f"`tokens={self.tokens}` is less than one batch: give at least {batch}")
         return self
 
     @property

@@ -2,11 +2,10 @@
 
 import math
 import os
-import re
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -38,8 +37,6 @@ from extrapolate.studies.cells import Cell, matches
 from extrapolate.studies.study import Place, Study
 from extrapolate.training.fine_tuning import continued, run_in
 from extrapolate.training.half import kept
-
-_FIELD = re.compile(r"(?:model|training)(?:\.|: `)(\w+)")
 
 
 @dataclass(frozen=True)
@@ -105,7 +102,7 @@ def resolve_cells(
             else:
                 config, user_file, own = _continued(found[cell.continues], cell, request)
         except UserError as error:
-            raise UserError(f"{_where(study, cell, str(error))}: cell {cell.name}: {error}") from None
+            raise UserError(f"{_where(study, cell, error.field)}: cell {cell.name}: {error}") from None
         planned = Planned(
             runs / cell.name,
             config,
@@ -119,7 +116,7 @@ def resolve_cells(
             settings, left_out = _evaluated(planned, study, cell)
             parts = works(planned, store, settings)
         except UserError as error:
-            raise UserError(f"{study.at('evaluate', _asked(study, str(error)))}: cell {cell.name}: {error}") from None
+            raise UserError(f"{study.at('evaluate', error.field or '')}: cell {cell.name}: {error}") from None
         model = planned.build_model()
         applied = extensions_to_evaluate(planned, model, settings.extend)
         labels = {name: label_of(config, model, one.joined(), one.taken_off) for name, one in applied.items()}
@@ -158,24 +155,15 @@ def _continued(
     return config, user_file, own
 
 
-def _where(study: Study, cell: Cell, message: str) -> str:
-    """The line of the setting that a message is about, if it names one."""
-    field = _FIELD.search(message)
-    name = field[1] if field else "encoding" if cell.continues is None else "extend"
+def _where(study: Study, cell: Cell, field: str | None) -> str:
+    """The line of the setting that an error is about, if it is known."""
+    name = field or ("encoding" if cell.continues is None else "extend")
     places: list[Place] = [(*cell.place, name)] if cell.place != ("axes",) else []
     if cell.continues is None:
         axis = study.axes.get(name, ())
         number = axis.index(cell.settings[name]) if cell.settings.get(name) in axis else 0
         places += [("axes", name, number), ("axes", name), ("base", name)]
     return study.at(*next((place for place in places if place in study.lines), cell.place))
-
-
-def _asked(study: Study, message: str) -> str:
-    """The setting of the evaluation that a message is about, if it names one."""
-    names = [one.name for one in fields(EvaluationSettings)]
-    words = {f"`{name}": name for name in names} | {"extension": "extend"}
-    words |= {name.rstrip("s"): name for name in names}
-    return next((name for word, name in words.items() if word in message and ("evaluate", name) in study.lines), "")
 
 
 def _check_extensions(study: Study, cells: Sequence[Resolved]) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal
 import numpy as np
 
 from extrapolate import specs
-from extrapolate.errors import UserError
+from extrapolate.errors import UserError, about
 from extrapolate.names import LONGEST, MAX_TARGETS
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class TooFewTargetsError(UserError):
 
     def __init__(self, most: int, piece: str, least: int) -> None:
         super().__init__(f"`max_targets={most}` holds no {piece}: {least} would do")
-        self.piece, self.least = piece, least
+        self.piece, self.least, self.field = piece, least, "max_targets"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,6 +196,7 @@ def known_by(text: str) -> type[Protocol]:
     return protocols[name] if name in protocols.names() else Protocol
 
 
+@about("factors")
 def lengths_of(factors: Sequence[float], seq_len: int) -> list[int]:
     """Evaluation lengths in tokens, N = factor L, in ascending order.
 
