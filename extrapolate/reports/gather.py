@@ -244,10 +244,15 @@ def gather(paths: Sequence[Path]) -> Evaluated:
         left_out += [f"left out, for {why}: {listed(folders)}"] if folders else []
     parts = [part for folder in found for part in _parts(folder, _tables(folder))]
     stale = [folder for folder in found if (folder / RUN_FILE).exists() and _has_others(folder)]
-    if gone := [folder for folder in stale if folder not in {part.folder for part in parts}]:
+    without = [folder for folder in found if folder not in {part.folder for part in parts}]
+    if gone := [folder for folder in without if folder in stale]:
         if not parts:
             raise UserError(f"{listed(gone)}: no result is of the weights that are there now; evaluate again")
         left_out.append(f"left out, for no result is of the weights that are there now: {listed(gone)}")
+    if begun := [folder for folder in without if folder not in stale]:
+        if not parts:
+            raise UserError(f"{listed(begun)}: the evaluation was stopped before its first result; evaluate again")
+        left_out.append(f"left out, for their evaluation was stopped before its first result: {listed(begun)}")
     if more := [folder for folder in stale if folder not in gone]:
         left_out.append(f"not read, for they are of weights that are gone: some results of {listed(more)}")
     return _evaluated(parts, left_out)

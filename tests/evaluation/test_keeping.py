@@ -57,6 +57,16 @@ def test_rows_of_checkpoints_that_are_gone_are_not_read(cli, filled):
     assert set(xt.rows(filled)["step"]) == {10}
 
 
+def test_a_run_whose_evaluation_was_killed_at_its_first_file_is_named(cli, filled, evaluated, tmp_path):
+    both = shutil.copytree(evaluated / "none", tmp_path / "both" / "none").parent
+    for folder in filled.glob("results/*/windows"):
+        shutil.rmtree(folder)
+    assert f"{filled}: the evaluation was stopped before its first result" in cli("report", filled).error()
+    killed = filled.rename(both / "rope")
+    said = f"left out, for their evaluation was stopped before its first result: {killed}"
+    assert said in cli("report", both).succeeded().err
+
+
 def test_rows_without_any_weights_are_read(cli, filled):
     """A folder that was copied from another machine, without its weights."""
     (filled / "model.safetensors").unlink()
