@@ -33,7 +33,6 @@ from extrapolate.cli import main
 from extrapolate.data.build import StoreSettings, build_store
 from extrapolate.data.documents import Document
 from extrapolate.data.store import Store
-from extrapolate.names import DOCUMENTS_TABLE, TEXT_TABLE
 from extrapolate.results import kept
 
 # A shell has what runs in its background ignore Ctrl-C, and processes inherit that: those that tests stop must not.
@@ -347,34 +346,6 @@ def edit_rows() -> Callable[..., None]:
             results.write(path, [change(row) for row in results.read(path, table)], table)
 
     return edit
-
-
-@pytest.fixture(scope="session")
-def as_tables() -> Callable[..., Path]:
-    """Writes the losses that a run keeps, each changed by a function, as the whole tables of a new folder."""
-
-    def write(run: Path, folder: Path, change: Callable[[dict[str, Any]], dict[str, Any] | None] = dict) -> Path:
-        folder.mkdir(parents=True)
-        for name, table in ((TEXT_TABLE, results.EVALS), (DOCUMENTS_TABLE, results.EVAL_DOCUMENTS)):
-            found = kept.read_kept(run, table)
-            assert found is not None
-            results.write(folder / name, [row for row in map(change, found.to_pylist()) if row is not None], table)
-        return folder
-
-    return write
-
-
-@pytest.fixture(scope="session")
-def damage_rows() -> Callable[[Path, str], str]:
-    """Puts a damaged file where a run keeps the rows of one setting as trained, and returns what is said of it."""
-
-    def damage(run: Path, asked: str) -> str:
-        path = kept.folder_of(run, (kept.weights_in(run) or [""])[0]) / asked / "as-trained.parquet"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"PAR1 and then nothing")
-        return f"{path} is damaged"
-
-    return damage
 
 
 @pytest.fixture(scope="session")

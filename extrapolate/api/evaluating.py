@@ -128,7 +128,10 @@ def prepared(
 
 
 def works(run: AnyRun, store: Store, settings: EvaluationSettings) -> list[Work]:
-    """The work of an evaluation, and of the model of half the budget. Raises UserError if something is wrong."""
-    whole = lengths.checked(run, store, settings)
+    """The work of an evaluation, and of the model of half the budget, after `lengths.check_settings` and `check_run`.
+
+    Raises UserError if a setting is invalid for the run or its text.
+    """
+    whole = work_of(run, store, settings)
     probing.check(whole)
     return [whole, work_of(run, store, settings.halfway())]

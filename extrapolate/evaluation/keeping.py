@@ -15,7 +15,7 @@ from extrapolate.runs.run import Run
 def keeping_rows(run: AnyRun, extensions: Sequence[str], say: Say) -> Iterator[None]:
     """Locks a run's folder for an evaluation with extensions, and deletes the rows of weights that are gone.
 
-    Raises InUse if another process writes there, UserError if a file of rows is damaged.
+    Raises InUse if another process writes there.
     """
     with files.locked(run.path):
         files.remove_partials(run.path)
@@ -25,5 +25,4 @@ def keeping_rows(run: AnyRun, extensions: Sequence[str], say: Say) -> Iterator[N
         if gone := kept.delete_of_other_weights(run.path, here):
             which = "weights that are" if gone == 1 else f"{gone} weights that are"
             say(f"{run.path}: deleted the results of {which} no longer in this folder")
-        kept.check(run.path)
         yield

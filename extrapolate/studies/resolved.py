@@ -18,7 +18,7 @@ from extrapolate.data.build import StoreSettings
 from extrapolate.data.special_tokens import SpecialTokens
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
-from extrapolate.evaluation import plans
+from extrapolate.evaluation import lengths, plans
 from extrapolate.evaluation.plans import extensions_to_evaluate
 from extrapolate.evaluation.rows import label_of
 from extrapolate.evaluation.settings import EvaluationSettings
@@ -114,6 +114,8 @@ def resolve_cells(
         )
         try:
             settings, left_out = _evaluated(planned, study, cell)
+            lengths.check_settings(settings, config.seq_len)
+            lengths.check_run(planned, store, settings)
             parts = works(planned, store, settings)
         except UserError as error:
             raise UserError(f"{study.at('evaluate', error.field or '')}: cell {cell.name}: {error}") from None

@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from extrapolate.cli import main
+from extrapolate.results import kept
 from extrapolate.training import loop
 
 BAD_INPUT, FAILED = 2, 1
@@ -73,3 +74,16 @@ def _half(tiny, tmp_path_factory):
 def state_of_half(_half, tmp_path):
     """`half` in the test's own folder: a run that failed on its way, with a saved state and no weights."""
     return shutil.copytree(_half, tmp_path / "half")
+
+
+@pytest.fixture(scope="session")
+def damage_rows():
+    """Puts a damaged file where a run keeps the rows of one setting as trained, and returns what is said of it."""
+
+    def damage(run, asked):
+        path = kept.folder_of(run, (kept.weights_in(run) or [""])[0]) / asked / "as-trained.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"PAR1 and then nothing")
+        return f"{path} is damaged"
+
+    return damage

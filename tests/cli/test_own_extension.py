@@ -48,7 +48,7 @@ WARM = (
 
 
 def test_rows_of_an_edited_file_replace_those_of_before(cli, ckpt: Path, tmp_path: Path) -> None:
-    """Also where it is one of two files; others keep theirs until they are evaluated again, and are told apart."""
+    """Also for an extension from two files. What is not evaluated again keeps its rows, under the old version."""
     own, other, flags = tmp_path / "pos ext.py", tmp_path / "logit ext.py", ["--max-targets", "256"]
     own.write_text(EXAMPLE.read_text() + '\n\nclass Second(RootScale):\n    display = "Second"\n')
     other.write_text(WARM)

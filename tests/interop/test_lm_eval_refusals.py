@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import extrapolate as xt
+from extrapolate.results import kept
 
 lm_eval = pytest.importorskip("lm_eval", reason="lm-eval is not installed: pip install 'extrapolate[lm-eval]'")
 pytestmark = pytest.mark.usefixtures("offline")
@@ -71,9 +72,12 @@ def test_a_folder_of_tasks_runs_only_once_it_is_trusted(by: str, ckpt: Path, tmp
     assert ran.exists()
 
 
-def test_a_damaged_table_is_refused_before_anything_is_asked(ckpt: Path, cli: Any, damage_rows: Any) -> None:
-    said = damage_rows(ckpt / "rope", "tasks/hellaswag")
-    assert said in cli("eval-tasks", ckpt / "rope", "--tasks", "hellaswag").error()
+def test_a_damaged_table_is_refused_before_anything_is_asked(ckpt: Path, cli: Any) -> None:
+    (weights,) = xt.load(ckpt / "rope").checkpoints("last")
+    damaged = kept.folder_of(ckpt / "rope", weights.sha256) / "tasks/hellaswag/as-trained.parquet"
+    damaged.parent.mkdir(parents=True)
+    damaged.write_bytes(b"PAR1 and then nothing")
+    assert f"{damaged} is damaged" in cli("eval-tasks", ckpt / "rope", "--tasks", "hellaswag").error()
 
 
 def test_without_lm_eval_the_error_says_what_to_install(ckpt: Path, cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
