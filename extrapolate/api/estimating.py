@@ -148,7 +148,7 @@ def _seconds_of(work: Callable[[], object]) -> float:
 
 
 def estimate_lengths(
-    jobs: Sequence[Job[list[Work]]], settings: EvaluationSettings, device: str, progress: Progress
+    jobs: Sequence[Job[list[Work[AnyRun]]]], settings: EvaluationSettings, device: str, progress: Progress
 ) -> Estimate:
     """What an evaluation of these runs reads, on text and on probes, besides what is there already."""
     speeds, seq_lens = [], [job.run.config.seq_len for job in jobs]
@@ -157,12 +157,12 @@ def estimate_lengths(
         own = replace(settings, extend=job.extensions)
         speeds.append(measured(job.run, own, lengths_of(settings.factors, seq_len), device))
 
-    def fewer_of(job: Job[list[Work]], asked: EvaluationSettings) -> Job[list[Work]]:
+    def fewer_of(job: Job[list[Work[AnyRun]]], asked: EvaluationSettings) -> Job[list[Work[AnyRun]]]:
         own, (whole, half) = replace(asked, extend=job.extensions if asked.extend else ()), job.given
         parts = [work_of(part.run, part.store, one) for part, one in ((whole, own), (half, own.halfway()))]
         return replace(job, given=parts)
 
-    def rows_of(found: Iterable[Job[list[Work]]]) -> pd.DataFrame:
+    def rows_of(found: Iterable[Job[list[Work[AnyRun]]]]) -> pd.DataFrame:
         return _frame(row for job, speed in zip(found, speeds, strict=True) for row in _rows(job, speed))
 
     rows = rows_of(jobs)
@@ -176,7 +176,7 @@ def estimate_lengths(
     return Estimate(rows, device, seconds, lower, least)
 
 
-def _rows(job: Job[list[Work]], speeds: Mapping[tuple[str, str], Speed]) -> Iterator[dict[str, Any]]:
+def _rows(job: Job[list[Work[AnyRun]]], speeds: Mapping[tuple[str, str], Speed]) -> Iterator[dict[str, Any]]:
     """A row for each protocol and probe with each extension and precision, in the order of the evaluation."""
     for part, half in zip(job.given, ("", " of half the budget"), strict=True):
         inputs: dict[tuple[str, str, str], Inputs] = {}

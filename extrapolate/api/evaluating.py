@@ -15,11 +15,12 @@ from extrapolate.evaluation import probes as probing
 from extrapolate.evaluation.any_run import AnyRun
 from extrapolate.evaluation.settings import EvaluationSettings, RunsOnText
 from extrapolate.evaluation.text import few_documents
-from extrapolate.evaluation.work import Work, work_of
+from extrapolate.evaluation.work import S, Work, work_of
 from extrapolate.machine.devices import device_of
 from extrapolate.machine.distributed import ALONE, Ranks, check_devices, joined
 from extrapolate.machine.limits import stay_within_quota
 from extrapolate.machine.memory import keep_freed_memory
+from extrapolate.model.language_model import LanguageModel
 from extrapolate.progress import QUIET, SILENT, Advance, Progress, warn
 from extrapolate.results import PROBES, kept
 from extrapolate.specs.settings import flagged_fields
@@ -72,7 +73,7 @@ def evaluate_with(
         def with_speed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             return rows if timed else [row | {"tokens_per_s": None} for row in rows]
 
-        def work(job: Job[list[Work]], advance: Advance) -> None:
+        def work(job: Job[list[Work[AnyRun]]], advance: Advance) -> None:
             path, named = job.run.path, {"run": job.name}
             how: Any = dict(device=on, progress=advance, say=partial(warn, progress))
             for part, known in zip(job.given, there[job.name], strict=True):
@@ -108,7 +109,7 @@ def prepared(
     seq_len: int | None,
     progress: Progress,
     ranks: Ranks = ALONE,
-) -> tuple[InTurn, list[Job[list[Work]]]]:
+) -> tuple[InTurn, list[Job[list[Work[AnyRun]]]]]:
     """The runs with their work, all of it checked: that of the settings, and that of half the budget.
 
     Raises UserError if something is wrong; see `evaluate_with`.
@@ -117,7 +118,7 @@ def prepared(
     turns = InTurn(runs, seq_len, progress, ranks, partial(lengths.check_settings, settings))
     jobs = turns.jobs_on_text(settings, store, lambda run, text: lengths.check_run(run, text, settings))
     told: dict[str, None] = {}
-    found = []
+    found: list[Job[list[Work[AnyRun]]]] = []
     for job in jobs:
         own = replace(settings, extend=job.extensions)
         found.append(Job(job.run, works(job.run, job.given, own), job.extensions, job.name))
@@ -127,11 +128,11 @@ def prepared(
     return turns, found
 
 
-def works(run: AnyRun, store: Store, settings: EvaluationSettings) -> list[Work]:
+def works(run: S, store: Store, settings: EvaluationSettings, model: LanguageModel | None = None) -> list[Work[S]]:
     """The work of an evaluation, and of the model of half the budget, after `lengths.check_settings` and `check_run`.
 
-    Raises UserError if a setting is invalid for the run or its text.
+    model: see `work_of`. Raises UserError if a setting is invalid for the run or its text.
     """
-    whole = work_of(run, store, settings)
+    whole = work_of(run, store, settings, model)
     probing.check(whole)
-    return [whole, work_of(run, store, settings.halfway())]
+    return [whole, work_of(run, store, settings.halfway(), model)]

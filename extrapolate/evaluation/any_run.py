@@ -1,4 +1,4 @@
-"""The interface of everything that can be evaluated."""
+"""The interfaces of everything that can be evaluated, before it has weights and after."""
 
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,20 +12,38 @@ from extrapolate.runs.config import RunConfig
 from extrapolate.runs.weights import Checkpoint
 
 
-class AnyRun(Protocol):
-    """A `Run`, or a `ForeignRun`, whose model belongs to another library."""
+class Subject(Protocol):
+    """What an evaluation is planned for: any run, or a study's cell, which has no weights yet."""
 
     @property
     def path(self) -> Path:
         """The folder that keeps its rows."""
 
     @property
-    def name(self) -> str:
-        """The folder's name."""
-
-    @property
     def config(self) -> RunConfig:
         """What is known of the model."""
+
+    @property
+    def own_extension(self) -> Recipe | None:
+        """The extension that belongs to the model and always applies."""
+
+    @property
+    def special_tokens(self) -> SpecialTokens:
+        """The tokens that begin and end its texts."""
+
+    def build_model(self) -> LanguageModel:
+        """The model with arbitrary weights, for anything that does not depend on them."""
+
+    def checkpoints(self, which: str) -> list[Checkpoint]:
+        """The `last` one, `all` that are kept, or that of `half` the budget, if it is."""
+
+
+class AnyRun(Subject, Protocol):
+    """A `Run`, or a `ForeignRun`, whose model belongs to another library."""
+
+    @property
+    def name(self) -> str:
+        """The folder's name."""
 
     @property
     def provenance(self) -> dict[str, Any]:
@@ -34,20 +52,6 @@ class AnyRun(Protocol):
     @property
     def tokenizer(self) -> Tokenizer:
         """Turns text into the model's tokens."""
-
-    @property
-    def special_tokens(self) -> SpecialTokens:
-        """The tokens that begin and end its texts."""
-
-    @property
-    def own_extension(self) -> Recipe | None:
-        """The extension that belongs to the model and always applies."""
-
-    def checkpoints(self, which: str) -> list[Checkpoint]:
-        """The `last` one, `all` that were kept, or that of `half` the budget, if it was."""
-
-    def build_model(self) -> LanguageModel:
-        """The model with arbitrary weights, for anything that does not depend on them."""
 
     def load_model(self, checkpoint: Checkpoint) -> LanguageModel:
         """The model with a checkpoint's weights, for evaluation."""

@@ -79,7 +79,7 @@ def check_settings(settings: EvaluationSettings, seq_len: int) -> None:
         check_files(settings.extend)
 
 
-def checked(run: AnyRun, store: Store, settings: EvaluationSettings) -> Work:
+def checked(run: AnyRun, store: Store, settings: EvaluationSettings) -> Work[AnyRun]:
     """The work of an evaluation. Raises UserError if the run cannot be evaluated, or a setting is invalid for it."""
     check_settings(settings, run.config.seq_len)
     check_run(run, store, settings)
@@ -87,7 +87,7 @@ def checked(run: AnyRun, store: Store, settings: EvaluationSettings) -> Work:
 
 
 def evaluate(
-    work: Work,
+    work: Work[AnyRun],
     *,
     there: There | None = None,
     device: str = "cpu",
@@ -137,7 +137,7 @@ def models(
 
 
 def models_for(
-    work: Work, items: Sequence[Item], there: There | None, device: str, progress: Advance
+    work: Work[AnyRun], items: Sequence[Item], there: There | None, device: str, progress: Advance
 ) -> Iterator[tuple[Checkpoint, str, list[list[int]], LanguageModel | None, LanguageModel | None]]:
     """Every checkpoint and precision: the lengths left for each item, and the model as in `models`.
 

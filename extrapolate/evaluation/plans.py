@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from extrapolate.data.store import Store
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
-from extrapolate.evaluation.any_run import AnyRun
+from extrapolate.evaluation.any_run import Subject
 from extrapolate.evaluation.fitting import fitted, inputs_of_fit
 from extrapolate.evaluation.losses import OnBatch, ignored
 from extrapolate.extensions import recipe as recipes
@@ -40,24 +40,24 @@ class AppliedExtensions:
         """The hash of the user's file that the extra one comes from, if any."""
         return None if self.extra is None else self.extra.sha256()
 
-    def plan(self, run: AnyRun, model: LanguageModel, length: int) -> Plan:
+    def plan(self, run: Subject, model: LanguageModel, length: int) -> Plan:
         """The run's own extension starts from L, the extra one from the length that the weights were trained at."""
         plan = PLAIN if self.own is None else self.own.plan(model.encoding, model.seq_len, length)
         if self.extra is None:
             return plan
         return plan.joined(self.extra.plan(model.encoding, run.config.trained_length, length))
 
-    def fits(self, run: AnyRun, length: int) -> bool:
+    def fits(self, run: Subject, length: int) -> bool:
         """Whether a constant is to be fitted at this length."""
         return self.extra is not None and self.extra.to_fit is not None and length > run.config.trained_length
 
-    def inputs_to_fit(self, run: AnyRun, model: LanguageModel, store: Store, length: int) -> int:
+    def inputs_to_fit(self, run: Subject, model: LanguageModel, store: Store, length: int) -> int:
         """An upper bound on the inputs that fitting a constant takes at this length; 0 if there is none to fit."""
         if self.extra is None or not self.fits(run, length):
             return 0
         return inputs_of_fit(self.extra, model, store.split("validation"), length)
 
-    def expected_plan(self, run: AnyRun, model: LanguageModel, length: int) -> Plan:
+    def expected_plan(self, run: Subject, model: LanguageModel, length: int) -> Plan:
         """As `plan`, with a placeholder for a constant that is yet to be fitted."""
         if self.extra is None or self.extra.to_fit is None:
             return self.plan(run, model, length)
@@ -66,7 +66,7 @@ class AppliedExtensions:
 
     def fitted_plan(
         self,
-        run: AnyRun,
+        run: Subject,
         model: LanguageModel,
         store: Store,
         length: int,
@@ -84,7 +84,7 @@ class AppliedExtensions:
         return plan_of(fitted(self.extra, plan_of, model, validation, trained, length, precision, progress))
 
 
-def plan_for_texts(run: AnyRun, model: LanguageModel, applied: AppliedExtensions, length: int) -> Plan:
+def plan_for_texts(run: Subject, model: LanguageModel, applied: AppliedExtensions, length: int) -> Plan:
     """The plan for arbitrary texts of up to `length` tokens.
 
     Raises UserError if a constant would have to be fitted, or the encoding is not defined at this length.
@@ -103,7 +103,7 @@ def plan_for_texts(run: AnyRun, model: LanguageModel, applied: AppliedExtensions
 
 
 def extensions_to_evaluate(
-    run: AnyRun, model: LanguageModel, extensions: Sequence[str]
+    run: Subject, model: LanguageModel, extensions: Sequence[str]
 ) -> dict[str, AppliedExtensions]:
     """The extensions by their names in tables: the run as trained comes first, then those in `extensions`.
 
@@ -127,14 +127,14 @@ def extensions_to_evaluate(
     return found
 
 
-def extension_to_apply(run: AnyRun, model: LanguageModel, text: str) -> AppliedExtensions:
+def extension_to_apply(run: Subject, model: LanguageModel, text: str) -> AppliedExtensions:
     """A single extension. Raises UserError as `extensions_to_evaluate`, and if it is `all`."""
     if text == ALL:
         raise UserError(f"`extend={ALL}` stands for several extensions: name one")
     return list(extensions_to_evaluate(run, model, [text]).values())[-1]
 
 
-def left_out(run: AnyRun, model: LanguageModel, extensions: Sequence[str]) -> dict[str, str]:
+def left_out(run: Subject, model: LanguageModel, extensions: Sequence[str]) -> dict[str, str]:
     """The extensions that do not apply to a run, each with the reason. Raises UserError if one is unknown."""
     found = {}
     for text in extensions:

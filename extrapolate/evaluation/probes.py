@@ -35,7 +35,7 @@ from extrapolate.statistics.intervals import wilson
 BYTES_A_TOKEN = 16  # of all windows of a length and depth, which are drawn one by one and then held in one array
 
 
-def check(work: Work) -> None:
+def check(work: Work[Any]) -> None:
     """Raises UserError if a probe cannot be evaluated."""
     settings, store, longest = work.settings, work.store, max((max(one.lengths) for one in work.on_probes), default=0)
     with about("trials"):
@@ -170,7 +170,7 @@ def control_score(
 
 
 def evaluate(
-    work: Work,
+    work: Work[AnyRun],
     *,
     there: There | None = None,
     device: str = "cpu",

@@ -9,7 +9,7 @@ from tokenizers import Tokenizer
 
 from extrapolate.data.store import HELDOUT, Split, Store
 from extrapolate.errors import UserError
-from extrapolate.evaluation.any_run import AnyRun
+from extrapolate.evaluation.any_run import AnyRun, Subject
 from extrapolate.evaluation.protocols.base import lengths_of, parse_protocol
 from extrapolate.evaluation.rows import BLOCK_FACTOR
 from extrapolate.evaluation.settings import TextSettings
@@ -56,7 +56,7 @@ def few_documents(settings: TextSettings, split: Split, seq_len: int) -> list[st
     return found
 
 
-def beginning_token(run: AnyRun, store: Store) -> int:
+def beginning_token(run: Subject, store: Store) -> int:
     """The token that `bos` puts before every window.
 
     Runs that were trained here have seen the end-of-text token before every document; other models their

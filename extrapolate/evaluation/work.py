@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from extrapolate.data.probes.base import Probe, Vocabulary
 from extrapolate.data.store import Store
 from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError, about
-from extrapolate.evaluation.any_run import AnyRun
+from extrapolate.evaluation.any_run import Subject
 from extrapolate.evaluation.fitting import FIT_TARGETS
 from extrapolate.evaluation.losses import validation_windows
 from extrapolate.evaluation.memory import MEMORY
@@ -37,6 +37,8 @@ from extrapolate.runs.weights import Checkpoint
 from extrapolate.version import __version__
 
 MOST_LOSSES = 2**23  # of targets, in a file
+S = TypeVar("S", bound=Subject)
+S_co = TypeVar("S_co", bound=Subject, covariant=True)
 Row = dict[str, Any]
 Place = tuple[str, str, str, str]  # the hash of the weights, the precision, what is asked, and the extension
 There = Mapping[Place, Mapping[int, Sequence[Row]]]  # rows that are there already, by evaluation length
@@ -92,14 +94,15 @@ Item = OnText | OnProbe
 
 
 @dataclass(frozen=True)
-class Work:
+class Work(Generic[S_co]):
     """What is evaluated of a run on the text of a store: every item, of each checkpoint in each precision.
 
-    The plain model is always evaluated, and comes first. model: the run's, with arbitrary weights. causal: the hashes
-    of weights that were found to see no later tokens.
+    run: one that can be evaluated, or a study's cell, which has no weights yet. model: the run's, with arbitrary
+    weights. causal: the hashes of weights that were found to see no later tokens. The plain model is always evaluated,
+    and comes first.
     """
 
-    run: AnyRun
+    run: S_co
     store: Store
     settings: EvaluationSettings
     model: LanguageModel
@@ -263,9 +266,12 @@ def control_cuts(answers_A: np.ndarray, last: int, seq_len: int) -> list[tuple[i
     return cuts
 
 
-def work_of(run: AnyRun, store: Store, settings: EvaluationSettings) -> Work:
-    """Works out an evaluation. Raises UserError if a setting is invalid for the run or its text."""
-    model, split = run.build_model(), store.split(settings.split)
+def work_of(run: S, store: Store, settings: EvaluationSettings, model: LanguageModel | None = None) -> Work[S]:
+    """Works out an evaluation. Raises UserError if a setting is invalid for the run or its text.
+
+    model: the run's, with arbitrary weights (default: it is built).
+    """
+    model, split = model or run.build_model(), store.split(settings.split)
     factors = lengths_of(settings.factors, model.seq_len)
 
     def plans(applied: AppliedExtensions, lengths: Sequence[int]) -> dict[int, Plan]:

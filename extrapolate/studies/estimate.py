@@ -16,7 +16,7 @@ from extrapolate.machine.limits import cores, stay_within_quota
 from extrapolate.machine.memory import keep_freed_memory
 from extrapolate.runs import trust
 from extrapolate.runs.resolve import operations, token_operations
-from extrapolate.studies.resolved import Resolved, new_model
+from extrapolate.studies.resolved import Resolved
 from extrapolate.studies.tasks import Task, Tasks
 from extrapolate.studies.worker import core_shares, take
 from extrapolate.training.half import kept, trained_tokens
@@ -139,4 +139,4 @@ def serve(connection: Connection) -> None:
         lengths = _lengths(cell)
         seconds = MEASURED_S / len(cells) / (1 + len(lengths))
         with trust.only(cell.code):
-            reply(connection, measure_token(cell.config, new_model(cell.config, cell.user_file), lengths, seconds))
+            reply(connection, measure_token(cell.config, cell.build_model(drawn=True), lengths, seconds))

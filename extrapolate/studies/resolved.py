@@ -6,11 +6,7 @@ import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
-from typing import Any
-
-from tokenizers import Tokenizer
 
 from extrapolate.api.evaluating import works
 from extrapolate.api.tokenize import DEFAULT_STORE, default_store, store_there, store_with
@@ -19,7 +15,6 @@ from extrapolate.data.special_tokens import SpecialTokens
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
 from extrapolate.evaluation import lengths, plans
-from extrapolate.evaluation.plans import extensions_to_evaluate
 from extrapolate.evaluation.rows import label_of
 from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.evaluation.window_losses import Inputs
@@ -28,10 +23,11 @@ from extrapolate.interop.trackers import UNTRACKED, Tracking
 from extrapolate.model.model import Model
 from extrapolate.names import AS_TRAINED
 from extrapolate.progress import Progress
+from extrapolate.results import kept as results
 from extrapolate.runs import resolve
 from extrapolate.runs.config import TrainedConfig, differences
 from extrapolate.runs.resolve import TrainingRequest
-from extrapolate.runs.run import USER_ENCODING, Run
+from extrapolate.runs.run import USER_ENCODING, Run, model_of
 from extrapolate.runs.weights import Checkpoint
 from extrapolate.studies.cells import Cell, matches
 from extrapolate.studies.study import Place, Study
@@ -56,11 +52,11 @@ class Resolved:
     user_file: Path | None
     data: Path
     own_extension: Recipe | None
-    evaluation: EvaluationSettings
-    left_out: Mapping[str, str]
-    models: Mapping[str, str]
-    parameters: int
-    evaluation_inputs: Inputs
+    evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    models: Mapping[str, str] = field(default_factory=dict)
+    parameters: int = 0
+    evaluation_inputs: Inputs = field(default_factory=Counter)
     tracking: Tracking = UNTRACKED
     code: frozenset[str] = frozenset()
 
@@ -73,6 +69,41 @@ class Resolved:
     def lr(self) -> float:
         """The peak learning rate, which may come from the preset."""
         return self.config.training.lr
+
+    @property
+    def special_tokens(self) -> SpecialTokens:
+        """The token that ends the documents of its store."""
+        return SpecialTokens(eos=(Store.open(self.data).manifest["eos_id"],))
+
+    def build_model(self, *, drawn: bool = False) -> Model:
+        """The model without weights except in its encodings, or with fresh ones if `drawn`."""
+        return model_of(self.config, self.user_file, drawn=drawn)
+
+    def checkpoints(self, which: str) -> list[Checkpoint]:
+        """Stands for the weights that there will be: as many as the run will keep, all alike."""
+        training, keep_every = self.config.training, self.cell.settings.get("keep_every")
+        if which == "half":
+            count = int(kept(self.config, self.cell.settings.get("half")))
+        else:
+            count = 1 + ((training.tokens - 1) // keep_every if which == "all" and keep_every is not None else 0)
+        return [Checkpoint(self.path, 0, 0, "")] * count
+
+    def evaluated(self, store: Store, study: Study) -> "Resolved":
+        """The cell with how the study evaluates it. Raises UserError if it cannot be."""
+        model = self.build_model()
+        asked = dict.fromkeys(text for text, of in study.extensions if matches(self.cell.settings, of))
+        left_out = plans.left_out(self, model, tuple(asked))
+        settings = replace(study.evaluation, extend=tuple(text for text in asked if text not in left_out))
+        lengths.check_settings(settings, self.config.seq_len)
+        results.check(self.path)
+        parts = works(self, store, settings, model)
+        applied = plans.extensions_to_evaluate(self, model, settings.extend)
+        labels = {name: label_of(self.config, model, one.joined(), one.taken_off) for name, one in applied.items()}
+        inputs = sum((part.inputs(part.items) for part in parts), Counter())
+        return replace(
+            self, evaluation=settings, left_out=left_out, models=labels, parameters=model.parameter_count(),
+            evaluation_inputs=inputs,
+        )  # fmt: skip
 
 
 def resolve_cells(
@@ -103,41 +134,16 @@ def resolve_cells(
                 config, user_file, own = _continued(found[cell.continues], cell, request)
         except UserError as error:
             raise UserError(f"{_where(study, cell, error.field)}: cell {cell.name}: {error}") from None
-        planned = Planned(
-            runs / cell.name,
-            config,
-            user_file,
-            own,
-            store,
-            cell.settings.get("keep_every"),
-            kept(config, cell.settings.get("half")),
-        )
         try:
-            settings, left_out = _evaluated(planned, study, cell)
-            lengths.check_settings(settings, config.seq_len)
-            lengths.check_run(planned, store, settings)
-            parts = works(planned, store, settings)
+            found[cell.name] = Resolved(cell, runs / cell.name, request, config, user_file, store.path, own).evaluated(
+                store, study
+            )
         except UserError as error:
             raise UserError(f"{study.at('evaluate', error.field or '')}: cell {cell.name}: {error}") from None
-        model = planned.build_model()
-        applied = extensions_to_evaluate(planned, model, settings.extend)
-        labels = {name: label_of(config, model, one.joined(), one.taken_off) for name, one in applied.items()}
-        inputs = sum((part.inputs(part.items) for part in parts), Counter())
-        found[cell.name] = Resolved(
-            cell, runs / cell.name, request, config, user_file, store.path, own, settings, left_out,
-            labels, model.parameter_count(), inputs,
-        )  # fmt: skip
     ready = list(found.values())
     _check_extensions(study, ready)
     _check_unchanged(ready)
     return ready
-
-
-def new_model(config: TrainedConfig, user_file: Path | None) -> Model:
-    """A model with fresh weights. user_file: the file that its encoding comes from, if it is the user's."""
-    encoding = config.encoding
-    name = encoding.name if user_file is None else f"{user_file}:{encoding.name.rpartition(':')[2]}"
-    return Model(config.model, name, encoding.arguments, config.seq_len)
 
 
 def _continued(
@@ -177,63 +183,6 @@ def _check_extensions(study: Study, cells: Sequence[Resolved]) -> None:
             raise UserError(f"{where}: no cell has the settings that {text} is for")
         if not study.of_others and all(text in cell.left_out for cell in mine):
             raise UserError(f"{where}: {text} applies to no cell: {mine[0].left_out[text]}")
-
-
-@dataclass(frozen=True)
-class Planned:
-    """A run that does not exist yet, with what the check of an evaluation needs of an `AnyRun`."""
-
-    path: Path
-    config: TrainedConfig
-    user_file: Path | None
-    own_extension: Recipe | None
-    store: Store
-    keep_every: int | None
-    half: bool
-    provenance: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        return self.path.name
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        return self.store.tokenizer()
-
-    @property
-    def special_tokens(self) -> SpecialTokens:
-        return SpecialTokens(eos=(self.store.manifest["eos_id"],))
-
-    @cached_property
-    def _model(self) -> Model:
-        return new_model(self.config, self.user_file)
-
-    def checkpoints(self, which: str) -> list[Checkpoint]:
-        if which not in ("last", "all", "half"):
-            raise UserError(f"`checkpoint` is last, all or half, not {which}")
-        if which == "half":
-            return [Checkpoint(self.path, 0, 0, "")] if self.half else []
-        kept = 0 if self.keep_every is None or which == "last" else (self.config.training.tokens - 1) // self.keep_every
-        return [Checkpoint(self.path, 0, 0, "")] * (1 + kept)
-
-    def build_model(self) -> Model:
-        return self._model
-
-    def load_model(self, checkpoint: Checkpoint) -> Model:
-        return self._model.eval()
-
-    def training_seconds(self) -> float | None:
-        return None
-
-    def training_taken(self) -> float | None:
-        return None
-
-
-def _evaluated(planned: Planned, study: Study, cell: Cell) -> tuple[EvaluationSettings, dict[str, str]]:
-    """The evaluation of a cell, with the extensions that apply; and the others, each with the reason."""
-    asked = dict.fromkeys(text for text, of in study.extensions if matches(cell.settings, of))
-    left_out = plans.left_out(planned, planned.build_model(), tuple(asked))
-    return replace(study.evaluation, extend=tuple(text for text in asked if text not in left_out)), left_out
 
 
 def _not_kept(run: Run, keep_every: int | None) -> list[str]:
