@@ -131,10 +131,8 @@ def train(
     trackers.check(tracker)
     automatic = {one.name for one in flags_of(train) if one.flag.auto}
     given = {name: one for name, one in settings.items() if not (name in automatic and one == AUTO)}
-    given |= {"encoding": spec_of(encoding), "preset": preset, "label": label}
+    given |= {"encoding": spec_of(encoding), "preset": preset, "label": label, "extend": spec_of(extend)}
+    given |= {"start": start.path if isinstance(start, Run) else path_of("start", start)}
+    given |= {"save_every": save_every, "keep_every": keep_every, "half": half}
     request = TrainingRequest.of(given, path_of("config", config))
-    return train_with(
-        request, data=data, out=path_of("out", out), resume=resume, save_every=save_every, keep_every=keep_every,
-        half=half, start=start.path if isinstance(start, Run) else path_of("start", start),
-        extend=spec_of(extend), tracking=Tracking(tracker), progress=progress,
-    )  # fmt: skip
+    return train_with(request, data, path_of("out", out), resume, tracking=Tracking(tracker), progress=progress)

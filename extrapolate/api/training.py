@@ -1,5 +1,6 @@
 """The work of `xt.train`."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ from extrapolate.errors import UserError
 from extrapolate.evaluation.protocols.base import lengths_of
 from extrapolate.evaluation.rows import BLOCK_FACTOR
 from extrapolate.evaluation.settings import Lengths
-from extrapolate.extensions.recipe import Recipe
 from extrapolate.folders import STATE
 from extrapolate.interop import trackers
 from extrapolate.interop.imported import place_of
@@ -19,28 +19,23 @@ from extrapolate.interop.trackers import UNTRACKED, Tracking
 from extrapolate.machine.devices import chosen
 from extrapolate.machine.distributed import joined
 from extrapolate.progress import SILENT, Progress
-from extrapolate.runs.config import TrainedConfig
-from extrapolate.runs.resolve import TrainingRequest, data_path, resolve, run_name
+from extrapolate.runs.resolve import TrainingRequest, data_path
 from extrapolate.runs.resolve import check as check_request
 from extrapolate.runs.run import Run
 from extrapolate.specs import arguments
 from extrapolate.statistics.reach import too_short
 from extrapolate.training import loop
-from extrapolate.training.fine_tuning import resolve_fine_tuning, resolve_resumed, run_in, store_of
-from extrapolate.training.half import kept, trained_tokens
+from extrapolate.training.fine_tuning import store_of
+from extrapolate.training.half import trained_tokens
+from extrapolate.training.job import TrainingJob, check_resumed, run_in
 
 
 def train_with(
     request: TrainingRequest,
-    *,
     data: str | Path | Store | None,
     out: Path | None,
     resume: bool,
-    save_every: int | None,
-    keep_every: int | None,
-    half: bool | None = None,
-    start: Path | None,
-    extend: str | None,
+    *,
     progress: Progress,
     timed: bool = True,
     tracking: Tracking = UNTRACKED,
@@ -49,70 +44,60 @@ def train_with(
     with joined("what was saved is kept, and the same command with `resume=True` goes on from there") as ranks:
         if not ranks.first:
             progress = SILENT
-        folder = out
-        extension: Recipe | None = None
-        there = run_in(folder) if resume and folder is not None else None
-        if start is not None and str(start).startswith(HUB):
-            checkpoint = str(start)
+        there = run_in(out) if resume and out is not None else None
+        if request.start is not None and str(request.start).startswith(HUB):
+            checkpoint = str(request.start)
             if there is not None and (there.finished or (there.path / STATE).exists()):  # it has all it needs
-                start = place_of(checkpoint.removeprefix(HUB))
+                request = replace(request, start=place_of(checkpoint.removeprefix(HUB)))
             else:
-                start = ranks.in_turn(lambda: imported(checkpoint, None, progress))
-        if extend is not None and start is None and (there is None or there.trained.origin is None):
+                request = replace(request, start=ranks.in_turn(lambda: imported(checkpoint, None, progress)))
+        if request.extend is not None and request.start is None and (there is None or there.trained.origin is None):
             raise UserError("`extend` belongs to a run that continues another: name that run with `start`")
         store = opened_store(data if data is not None else data_path(request))
         if there is not None:
-            folder = there.path
-            resolved, user_file = resolve_resumed(there, request, start, extend, store)
+            check_resumed(there, request, store)
             if there.finished:
                 if ranks.first:
-                    loop.tidy(folder)
-                progress.say(f"{folder} is already finished: nothing to do")
+                    loop.tidy(there.path)
+                progress.say(f"{there.path} is already finished: nothing to do")
                 return there
-            store = store or Store.open(Path(resolved.data.path))
+            job = TrainingJob.resumed(there, request, store or Store.open(Path(there.trained.data.path)))
         else:
-            if start is None:
-                if resume and folder is not None and request.pe is None and request.file is None:
-                    raise UserError(f"{folder} holds no run: to begin one there, name its encoding, `encoding='rope'`")
+            if request.start is None:
+                if resume and out is not None and request.pe is None and request.file is None:
+                    raise UserError(f"{out} holds no run: to begin one there, name its encoding, `encoding='rope'`")
                 check_request(request)
-            if store is None:
-                store = Store.open(store_of(start)) if start else ranks.in_turn(lambda: default_store(progress))
-            if start:
-                resolved, user_file, extension = resolve_fine_tuning(start, request, extend, store)
-            else:
-                resolved, user_file = resolve(request, store)
-            folder = folder or Path("ckpt") / run_name(resolved)
-        progress.say(f"training {folder} {chosen(resolved.training.device, resolved.training.precision)}")
-        seq_len = resolved.seq_len
-        tested_D, evaluated = store.split("test").lengths, lengths_of(Lengths.factors, seq_len)
-        if (short := too_short(tested_D, evaluated, BLOCK_FACTOR * seq_len)) is not None:
-            progress.say(f"{store.path}, test: {short}")
-        train_tokens = store.manifest["splits"]["train"]["tokens"]
-        if resolved.training.tokens > train_tokens:
-            progress.say(
-                f"the budget of {resolved.training.tokens:,} tokens repeats the {train_tokens:,} training tokens"
-            )
-        with progress.display("tokens") as display, trackers.tracked(folder, tracking, progress.say) as track:
-            half = kept(resolved, half)
-            shown = Shown(resolved, folder.name, half, display.update)
+            if store is None and request.start is not None:
+                store = Store.open(store_of(request.start))
+            job = TrainingJob.new(request, store or ranks.in_turn(lambda: default_store(progress)), out)
+        _say_what_is_unusual(job, progress)
+        with progress.display("tokens") as display, trackers.tracked(job.path, tracking, progress.say) as track:
+            shown = Shown(job, display.update)
 
             def report(row: dict[str, Any]) -> None:
                 shown.report(row)
                 track(row)
 
-            run = loop.train(
-                resolved, store, folder, resume=resume, user_encoding=user_file, extension=extension,
-                start=Run.open(start).checkpoints("last")[-1] if start and not (folder / STATE).exists() else None,
-                save_every=save_every, keep_every=keep_every, half=half, report=report, progress=shown.advance,
-                ranks=ranks, timed=timed,
-            )  # fmt: skip
+            run = loop.train(job, resume=resume, report=report, progress=shown.advance, ranks=ranks, timed=timed)
         if not shown.last:
-            progress.say(f"{folder} is already finished: nothing to do")
+            progress.say(f"{job.path} is already finished: nothing to do")
             return run
         seconds = run.training_seconds()
         took = "" if seconds is None else f", {seconds:.0f} s"
-        progress.say(f"trained {folder}: validation loss {shown.last['val_loss']:.3f} nats{took}")
+        progress.say(f"trained {job.path}: validation loss {shown.last['val_loss']:.3f} nats{took}")
         return run
+
+
+def _say_what_is_unusual(job: TrainingJob, progress: Progress) -> None:
+    """Says where a training runs, and whether its text is too short for it or for its evaluation."""
+    training, store = job.config.training, job.store
+    progress.say(f"training {job.path} {chosen(training.device, training.precision)}")
+    tested_D, evaluated = store.split("test").lengths, lengths_of(Lengths.factors, job.config.seq_len)
+    if (short := too_short(tested_D, evaluated, BLOCK_FACTOR * job.config.seq_len)) is not None:
+        progress.say(f"{store.path}, test: {short}")
+    train_tokens = store.manifest["splits"]["train"]["tokens"]
+    if training.tokens > train_tokens:
+        progress.say(f"the budget of {training.tokens:,} tokens repeats the {train_tokens:,} training tokens")
 
 
 def path_of(parameter: str, given: str | Path | None) -> Path | None:
@@ -128,10 +113,10 @@ def opened_store(data: str | Path | Store | None) -> Store | None:
 class Shown:
     """Displays the step, the last losses and the learning rate of a training."""
 
-    def __init__(self, config: TrainedConfig, name: str, half: bool, update: Any) -> None:
-        training = config.training
-        self.name, self.steps, self.update = name, training.steps, update
-        self.total = trained_tokens(training, half)
+    def __init__(self, job: TrainingJob, update: Any) -> None:
+        training = job.config.training
+        self.name, self.steps, self.update = job.path.name, training.steps, update
+        self.total = trained_tokens(training, job.half)
         self.done = 0.0
         self.last: dict[str, float] = {}
 

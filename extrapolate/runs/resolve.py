@@ -32,7 +32,9 @@ LONGEST_NAME = 200  # bytes of a run's name, of the 255 that a file system gives
 class TrainingRequest:
     """The user's settings; None for those left out.
 
-    `model` and `training` have flags by their names in the configuration; device and precision may be "auto".
+    `model` and `training` have flags by their names in the configuration; device and precision may be "auto". start,
+    extend: the run whose weights it starts from, and the extension that then belongs to it. save_every, keep_every,
+    half: what is kept on the way; see `xt.train`.
     """
 
     pe: str | None = None
@@ -41,17 +43,22 @@ class TrainingRequest:
     model: Mapping[str, Any] | None = None
     training: Mapping[str, Any] | None = None
     label: str | None = None
+    start: Path | None = None
+    extend: str | None = None
+    save_every: int | None = None
+    keep_every: int | None = None
+    half: bool | None = None
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], file: Path | None = None) -> "TrainingRequest":
-        """From settings by name: `encoding`, `preset`, `label`, and those of model and training; ignores others."""
+        """From settings by their public names; ignores others."""
         model, training = (
             {name: value for name, value in settings.items() if name in section.model_fields}
             for section in (ModelConfig, TrainingConfig)
         )
-        return cls(
-            settings.get("encoding"), settings.get("preset"), file, model, training, settings.get("label")
-        )  # fmt: skip
+        names = ("preset", "label", "start", "extend", "save_every", "keep_every", "half")
+        others = {name: settings.get(name) for name in names}
+        return cls(settings.get("encoding"), file=file, model=model, training=training, **others)
 
 
 def check(request: TrainingRequest) -> None:

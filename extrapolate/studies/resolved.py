@@ -31,8 +31,9 @@ from extrapolate.runs.run import USER_ENCODING, Run, model_of
 from extrapolate.runs.weights import Checkpoint
 from extrapolate.studies.cells import Cell, matches
 from extrapolate.studies.study import Place, Study
-from extrapolate.training.fine_tuning import continued, run_in
+from extrapolate.training.fine_tuning import continued
 from extrapolate.training.half import kept
+from extrapolate.training.job import run_in
 
 
 @dataclass(frozen=True)
@@ -81,9 +82,9 @@ class Resolved:
 
     def checkpoints(self, which: str) -> list[Checkpoint]:
         """Stands for the weights that there will be: as many as the run will keep, all alike."""
-        training, keep_every = self.config.training, self.cell.settings.get("keep_every")
+        training, keep_every = self.config.training, self.request.keep_every
         if which == "half":
-            count = int(kept(self.config, self.cell.settings.get("half")))
+            count = int(kept(self.config, self.request.half))
         else:
             count = 1 + ((training.tokens - 1) // keep_every if which == "all" and keep_every is not None else 0)
         return [Checkpoint(self.path, 0, 0, "")] * count
@@ -125,7 +126,10 @@ def resolve_cells(
         store = stores[cell.settings.get("data")]
         # A cell that continues another has the settings of that run, except for its own table.
         named = cell.settings if cell.continues is None else study.fine_tunings[int(cell.place[1])].settings
-        request = TrainingRequest.of(named)
+        request = replace(
+            TrainingRequest.of(named), extend=cell.extend, keep_every=cell.settings.get("keep_every"),
+            half=cell.settings.get("half"),
+        )  # fmt: skip
         own: Recipe | None = None
         try:
             if cell.continues is None:
@@ -155,7 +159,7 @@ def _continued(
         "label": parent.models[AS_TRAINED], "seq_len": parent.config.seq_len,
     }  # fmt: skip
     config, user_file, own = continued(
-        parent.config, parent.name, parent.user_file, parent.own_extension, origin, request, cell.extend
+        parent.config, parent.name, parent.user_file, parent.own_extension, origin, request
     )
     if config.encoding.file_sha256 is not None:  # it will be the copy in the parent's folder
         name = f"{USER_ENCODING}:{config.encoding.name.rpartition(':')[2]}"
@@ -216,7 +220,7 @@ def _check_unchanged(cells: Sequence[Resolved]) -> None:
                 different = ["the run that it continues has other weights now"]
         different += differences(known, now)
         if cell.evaluation.checkpoint == "all" and there.finished:
-            different += _not_kept(there, cell.cell.settings.get("keep_every"))
+            different += _not_kept(there, cell.request.keep_every)
         if different:
             changed.append(f"{cell.path} ({'; '.join(different)})")
     if changed:

@@ -76,9 +76,7 @@ def perform(
             state.write(folder, cell.name, CellState())
             try:
                 train_with(
-                    cell.request, data=cell.data, out=cell.path, resume=True, save_every=None,
-                    keep_every=cell.cell.settings.get("keep_every"),
-                    half=cell.cell.settings.get("half"), start=parent, extend=cell.cell.extend, timed=alone,
+                    replace(cell.request, start=parent), cell.data, cell.path, True, timed=alone,
                     tracking=replace(cell.tracking, warn=warn), progress=progress,
                 )  # fmt: skip
             except NotFinite as error:

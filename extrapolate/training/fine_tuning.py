@@ -1,9 +1,7 @@
-"""Configurations of runs that continue another (at another length, with an extension or encoding), or are resumed."""
+"""Configurations of runs that continue another: at another length, or with an extension or another encoding."""
 
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from extrapolate import specs
 from extrapolate.data import special_tokens
@@ -20,7 +18,7 @@ from extrapolate.runs import config as configs
 from extrapolate.runs import resolve
 from extrapolate.runs.config import ImportedConfig, TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest
-from extrapolate.runs.run import CONFIG, Run, check_same, model_of
+from extrapolate.runs.run import Run, model_of
 from extrapolate.runs.training_config import RATES, TrainingConfig
 from extrapolate.runs.weights import Checkpoint
 
@@ -28,7 +26,7 @@ TUNING_LR, TUNING_TOKENS = 0.1, 0.1  # default learning rate and budget, as shar
 
 
 def resolve_fine_tuning(
-    start: Path, request: TrainingRequest, extend: str | None, store: Store
+    start: Path, request: TrainingRequest, store: Store
 ) -> tuple[TrainedConfig, Path | None, Recipe | None]:
     """The configuration of a run that starts from the weights of `start`, the user's encoding file, and the extension.
 
@@ -46,7 +44,7 @@ def resolve_fine_tuning(
     if request.file is not None or request.preset is not None or resolve.given_values(request.model):
         raise UserError(f"sizes are those of {start}: leave out `config`, `preset` and what changes the model")
     own_encoding = parent.own_encoding() if known.encoding.file_sha256 else None
-    return continued(known, str(start), own_encoding, parent.own_extension, origin_of(start), request, extend)
+    return continued(known, str(start), own_encoding, parent.own_extension, origin_of(start), request)
 
 
 def store_of(start: Path) -> Path:
@@ -92,7 +90,6 @@ def continued(
     inherited: Recipe | None,
     origin: dict[str, Any],
     request: TrainingRequest,
-    extend: str | None,
 ) -> tuple[TrainedConfig, Path | None, Recipe | None]:
     """As `resolve_fine_tuning`, from a configuration instead of a run.
 
@@ -118,7 +115,7 @@ def continued(
         encoding = {"name": spec.name, "arguments": dict(spec.arguments)}
     elif encoding.pop("file_sha256") is not None:
         encoding["name"] = f"{own_encoding}:{encoding['name'].rpartition(':')[2]}"
-    own = own_extension(extend, None if request.pe else inherited)
+    own = own_extension(request.extend, None if request.pe else inherited)
     raw = known.model_dump() | {
         "label": request.label or (None if request.pe else known.label),
         "encoding": encoding,
@@ -179,61 +176,3 @@ def check_own_extension(config: TrainedConfig, own: Recipe | None, user_file: Pa
         raise UserError(
             f"{model.label()} is defined up to {model.encoding.max_length} tokens, and `seq_len` is {length}{hint}"
         )
-
-
-def run_in(path: Path) -> Run | None:
-    """The run that a folder holds, or None. Raises UserError if it is damaged, or was not trained here."""
-    if not (path / CONFIG).is_file():
-        return None
-    run = Run.open(path)
-    _ = run.trained  # raises if it was trained elsewhere
-    return run
-
-
-def resolve_resumed(
-    run: Run,
-    request: TrainingRequest,
-    start: Path | None = None,
-    extend: str | None = None,
-    store: Store | None = None,
-) -> tuple[TrainedConfig, Path | None]:
-    """A run's configuration and its own copy of the user's encoding file, if it has one.
-
-    start: the run that it started from; if that folder is gone, its name must match the run's record. Raises UserError
-    if anything given differs from the run.
-    """
-    known = run.trained
-    if known.training.device == "cuda" and not run.finished and not torch.cuda.is_available():
-        raise UserError(
-            f"{run.path} is trained on cuda, and this machine has no CUDA device that torch can use: resume it on one "
-            "that has"
-        )
-    file = resolve.read_file(request.file)
-    model = resolve.section(file, "model") | resolve.given_values(request.model)
-    if "heads" in model and "kv_heads" not in model:
-        model["kv_heads"] = model["heads"]
-    training = resolve.section(file, "training") | resolve.given_values(request.training)
-    raw = known.model_dump() | {
-        "preset": request.preset or file.get("preset") or known.preset,
-        "label": request.label or file.get("label") or known.label,
-        "model": known.model.model_dump() | model,
-        "training": known.training.model_dump() | training,
-    }
-    if store is not None:
-        raw["data"] = resolve.data_section(store)
-    if "corpus_hash" in (data := resolve.section(file, "data")):
-        raw["data"] = raw["data"] | {"corpus_hash": data["corpus_hash"]}
-    if start is not None:
-        origin = known.origin
-        gone = origin is not None and not start.exists() and start.name == origin.run
-        raw["origin"] = raw["origin"] if gone else origin_of(start)
-    if extend is not None:
-        own = own_extension(extend, run.own_extension)
-        raw |= {"extension": own.text if own else None, "extension_sha256": own.sha256() if own else None}
-    if request.pe is not None or "encoding" in file:
-        raw["encoding"] = resolve.encoding_section(request, file)
-    config = configs.validate(raw, str(request.file) if request.file else str(run.path))
-    if request.pe is not None or "encoding" in file:
-        config, _ = resolve.with_resolved_encoding(config)
-    check_same(run, config)
-    return known, run.own_encoding()

@@ -13,11 +13,9 @@ import torch
 
 from extrapolate import files, results
 from extrapolate.data.special_tokens import KEPT, OF_RUN
-from extrapolate.data.store import Store
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
 from extrapolate.evaluation.losses import validation_loss
-from extrapolate.extensions.recipe import Recipe
 from extrapolate.folders import LOG, METRICS, STATE, TRUNK, WEIGHTS, listed
 from extrapolate.machine.cpu_time import CpuTime
 from extrapolate.machine.distributed import ALONE, Ranks, check_devices
@@ -26,12 +24,12 @@ from extrapolate.model.causality import may_leak
 from extrapolate.model.model import Model
 from extrapolate.model.size import check_training
 from extrapolate.progress import unseen
-from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.run import CONFIG, TOKENIZER, USER_ENCODING, Run, check_same, is_of_another_kind
-from extrapolate.runs.weights import Checkpoint, forget_checkpoints, forget_training, has_half, load_start
+from extrapolate.runs.weights import forget_checkpoints, forget_training, has_half, load_start
 from extrapolate.training import state
 from extrapolate.training.fine_tuning import tokens_of
 from extrapolate.training.half import Branch, branch_of
+from extrapolate.training.job import TrainingJob
 from extrapolate.training.learner import Learner, TrainingData
 from extrapolate.training.log import Log, rows_in
 from extrapolate.training.optimizer import learning_rate, optimizer_of
@@ -56,44 +54,34 @@ def own_plan(run: Run, model: Model) -> Plan:
 
 
 def train(
-    config: TrainedConfig,
-    store: Store,
-    path: Path,
+    job: TrainingJob,
     *,
     resume: bool = False,
-    user_encoding: Path | None = None,
-    extension: Recipe | None = None,
-    start: Checkpoint | None = None,
-    save_every: int | None = None,
-    keep_every: int | None = None,
-    half: bool = False,
     report: Report = lambda row: None,
     progress: Callable[[str, float], None] = unseen,
     ranks: Ranks = ALONE,
     timed: bool = True,
 ) -> Run:
-    """Trains a run in the folder `path`, or with `resume` continues the one in it.
+    """Trains a run in its folder, or with `resume` continues the one that is there.
 
-    user_encoding: the user's file that its encoding comes from. extension: the run's own, as in its configuration.
-    start: the weights that a run with an origin begins with. save_every: tokens between saved states (default: every
-    30 s). keep_every: tokens between checkpoints kept for evaluation (default: none). half: also keep a model of
-    half the budget, if it is long enough (see `half`). `report` is called with every row of
-    metrics.jsonl; `progress` with the tokens already trained on, then with those of every forward pass (in a compiled
-    run, all of these after the first pass, which includes compilation).
+    `report` is called with every row of metrics.jsonl; `progress` with the tokens already trained on, then with those
+    of every forward pass (in a compiled run, all of these after the first pass, which includes compilation).
 
     ranks: the processes that train together, which all call this; the first one writes, and any number of processes
     can resume. timed: record the speed of steps, which means nothing beside other work.
 
     Raises UserError if the store holds another text than the configuration says, the data do not fill a window, a token
-    sees later ones, `path` holds another run or lies in one, or there is neither a saved state nor the `start` that the
-    run's origin requires; RuntimeError if the loss is no longer finite; Interrupted on Ctrl-C, once the state is saved.
+    sees later ones, the folder holds another run or lies in one, or there is neither a saved state nor the `start` that
+    the run's origin requires; RuntimeError if the loss is no longer finite; Interrupted on Ctrl-C, once the state is
+    saved.
     """
+    config, store, path = job.config, job.store, job.path
     if store.corpus_hash != config.data.corpus_hash:
         raise UserError(
             f"{path} is trained on corpus {config.data.corpus_hash}, and {store.path} is {store.corpus_hash} now: make "
             "its own token store again, or train another run in another folder"
         )
-    if config.origin is not None and start is None and not _begun(path):
+    if config.origin is not None and job.start is None and not _begun(path):
         raise UserError(
             f"{path} starts from the weights of {config.origin.run}, and no state of its own is saved: name that run "
             "with `start`"
@@ -111,7 +99,7 @@ def train(
     data = TrainingData(training, store, config.model.vocab_size)
 
     if not (path / WEIGHTS).is_file():
-        check_own_code(config, user_encoding, extension)
+        check_own_code(config, job.user_encoding, job.extension)
 
     def opened() -> Run:
         files.remove_partials(path)
@@ -123,10 +111,11 @@ def train(
         else:  # empty, or left by a training that was killed before it first saved
             check_empty(path)
             forget_training(path)
-            run = Run.create(path, config, store.tokenizer_json(), user_encoding, tokens_of(store, start))
+            tokens = tokens_of(store, job.start)
+            run = Run.create(path, config, store.tokenizer_json(), job.user_encoding, tokens)
             files.write_bytes(path / LOG, b"")  # see `_finish`
-        if extension is not None:
-            run.keep_extensions(extension.files)
+        if job.extension is not None:
+            run.keep_extensions(job.extension.files)
         if run.finished:
             _finish(path)
         return run
@@ -134,7 +123,7 @@ def train(
     with ranks.in_first(lambda: files.locked(path)):
         run = ranks.from_first(opened)
         if not run.finished:
-            Training(run, data, start, report, progress, ranks, timed, half).loop(save_every, keep_every)
+            Training(run, data, job, report, progress, ranks, timed).loop()
         ranks.wait()
     return run
 
@@ -189,19 +178,18 @@ class Training:
         self,
         run: Run,
         data: TrainingData,
-        start: Checkpoint | None,
+        job: TrainingJob,
         report: Report,
         progress: Callable[[str, float], None] = unseen,
         ranks: Ranks = ALONE,
         timed: bool = True,
-        half: bool = False,
     ) -> None:
         self.run, self.data, self.report, self.progress, self.ranks = run, data, report, progress, ranks
-        self.timed = timed
+        self.save_every, self.keep_every, self.timed = job.save_every, job.keep_every, timed
         self.training = run.trained.training
         self.model = initial_model(run)
-        if start is not None:
-            load_start(self.model, start)
+        if job.start is not None:
+            load_start(self.model, job.start)
         self.model.to(self.training.device)
         self.plan = own_plan(run, self.model)
         self.optimizer = optimizer_of(self.model, self.training)
@@ -218,7 +206,7 @@ class Training:
                 forget_checkpoints(run.path, saved.step, own.end if own is not None and left else None)
                 self.log.continue_at(saved.log_bytes, saved.log_sha256)
         there = ranks.from_first(lambda: own is not None and has_half(run.path, own.end))
-        self.due = own if half and self.branch is None and not there else None
+        self.due = own if job.half and self.branch is None and not there else None
         self.model.constrain()
         self.learner = self._learner()
         self._untold = self.tokens
@@ -249,7 +237,7 @@ class Training:
         """Whether this process got a signal to stop, and whether the last saved state is old."""
         return bool(self.requests), self.ranks.first and time.monotonic() - self._saved_at > SAVE_EVERY_S
 
-    def loop(self, save_every: int | None, keep_every: int | None) -> None:
+    def loop(self) -> None:
         """Trains to the end, saving as it goes, and writes the final weights."""
         if not self.training.compile:
             self._tell(0)
@@ -260,7 +248,7 @@ class Training:
                     self._end_branch()
                 elif self.due is not None and self.step == self.due.begin:
                     self._begin_branch(self.due)
-                self._follow(self._step(), save_every, keep_every)
+                self._follow(self._step())
         if self.ranks.first:
             self.log.check()
             self.log.sync()
@@ -270,7 +258,7 @@ class Training:
         if self.ranks.first:
             _finish(self.run.path)
 
-    def _follow(self, row: dict[str, Any], save_every: int | None, keep_every: int | None) -> None:
+    def _follow(self, row: dict[str, Any]) -> None:
         """Logs a step; validates, saves or stops if due. Raises Interrupted, once saved, if the user stops it.
 
         The log is of the whole training, so the steps of a branch are not in it.
@@ -279,10 +267,10 @@ class Training:
             self._tell_row(row)
             if self.step in {math.ceil(self.training.steps * n / VALIDATIONS) for n in range(1, VALIDATIONS + 1)}:
                 self._tell_row(self._validate())
-            if keep_every and self._passed(keep_every):
+            if self.keep_every and self._passed(self.keep_every):
                 self._save_weights(final=False)
         stop, late = self._wishes() if self.ranks.world_size == 1 else self._agreed
-        due = self._passed(save_every) if save_every else late
+        due = self._passed(self.save_every) if self.save_every else late
         if self.step < self.training.steps and (due or stop):
             self._save()
             if stop:

@@ -10,6 +10,7 @@ from extrapolate.data.documents import Document
 from extrapolate.data.store import Store
 from extrapolate.progress import Quiet
 from extrapolate.runs.resolve import TrainingRequest, resolve
+from extrapolate.training.job import TrainingJob
 from extrapolate.training.loop import train
 
 SIZES = {"width": 32, "layers": 1, "heads": 2, "kv_heads": 2, "head_dim": 16, "ff_width": 48}
@@ -37,7 +38,7 @@ def test_other_text_is_said_and_the_own_store_must_be_the_old_one(
     monkeypatch.chdir(tmp_path)
     own = store_in(Path("data"), "one", vocab_size=270)
     config, _ = resolve(TrainingRequest(pe="rope", model=SIZES, training=BUDGET), own)
-    run = train(config, own, Path("run"))
+    run = train(TrainingJob(config, own, Path("run")))
     tokenizer = str(run.path / "tokenizer.json")
     other = store_in(Path("other"), "another", tokenizer=tokenizer)
     for call in (

@@ -14,6 +14,7 @@ from extrapolate.encodings.base import Dims, Encoding
 from extrapolate.encodings.kerple import KERPLE
 from extrapolate.model.model import layer_encodings
 from extrapolate.runs.resolve import TrainingRequest, resolve
+from extrapolate.training.job import TrainingJob
 from extrapolate.training.loop import train
 
 H, K = 4, 8
@@ -116,11 +117,11 @@ def test_kerple_learns_as_the_authors_code_does(
     sizes = {"width": 32, "layers": 2, "heads": 2, "head_dim": 16, "ff_width": 48}
     config, _ = resolve(TrainingRequest(pe=f"kerple:kernel={kernel}", model=sizes, training=training), word_store)
     monkeypatch.setattr(KERPLE, "constrain", constrain_seen)
-    ours = train(config, word_store, tmp_path / "ours")
+    ours = train(TrainingJob(config, word_store, tmp_path / "ours"))
     assert any(left)
     monkeypatch.setattr(KERPLE, "constrain", Encoding.constrain)
     monkeypatch.setattr(KERPLE, "bias", overwriting)
-    theirs = train(config, word_store, tmp_path / "theirs")
+    theirs = train(TrainingJob(config, word_store, tmp_path / "theirs"))
     assert ours.checkpoints("last")[0].sha256 == theirs.checkpoints("last")[0].sha256
 
 

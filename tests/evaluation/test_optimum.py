@@ -20,6 +20,7 @@ from extrapolate.model import attention
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.runs.run import Run
 from extrapolate.statistics.comparison import OPTIMUM, Comparison, below_optimum, comparable_rows, comparisons
+from extrapolate.training.job import TrainingJob
 from extrapolate.training.loop import train
 
 L = 16
@@ -46,7 +47,7 @@ def trained(store: Store, pe: str, folder: Path, steps: int = 200) -> Run:
         "seq_len": L, "tokens": steps * 2048, "batch_tokens": 2048, "lr": 1e-2, "precision": "fp32", "compile": False,
     }  # fmt: skip
     config, _ = resolve(TrainingRequest(pe=pe, model=sizes, training=training), store)
-    return train(config, store, folder / pe)
+    return train(TrainingJob(config, store, folder / pe))
 
 
 def against_optimum(run: Run, store: Store, most: int = 8192) -> tuple[pd.DataFrame, list[Comparison]]:

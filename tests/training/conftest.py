@@ -11,6 +11,7 @@ from extrapolate.data.store import Store
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.runs.run import Run
+from extrapolate.training.job import TrainingJob
 from extrapolate.training.learner import TrainingData
 from extrapolate.training.loop import Training
 
@@ -40,7 +41,8 @@ def training_of(store: Store, tmp_path: Path) -> Callable[[TrainedConfig], Train
 
     def make(config: TrainedConfig) -> Training:
         run = Run.create(tmp_path / "run", config, store.tokenizer_json())
-        return Training(run, TrainingData(config.training, store), None, lambda row: None)
+        data = TrainingData(config.training, store)
+        return Training(run, data, TrainingJob(config, store, run.path), lambda row: None)
 
     return make
 

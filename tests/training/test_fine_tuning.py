@@ -34,7 +34,7 @@ def tune(store: Store, tmp_path: Path) -> Callable[..., Path]:
     """Continues a run, as `resolve_fine_tuning` configures it; weights are those of no training."""
 
     def call(start: Path, name: str, extend: str | None = None, **training: object) -> Path:
-        config, *_ = resolve_fine_tuning(start, TrainingRequest(training=training), extend, store)
+        config, *_ = resolve_fine_tuning(start, TrainingRequest(training=training, extend=extend), store)
         return finished(tmp_path / name, store, config)
 
     return call
@@ -72,19 +72,19 @@ def test_every_step_of_a_chain_counts_from_the_l_it_began_with(first: Path, tune
 def test_as_trained_changes_nothing(first: Path, store: Store, tune) -> None:
     long = tune(first, "long", "pi", seq_len=64)
     for pe, own in ((None, "pi"), ("rope", None)):  # another encoding does not take the extension over
-        request = TrainingRequest(pe=pe, training={"seq_len": 64})
-        configs = [resolve_fine_tuning(long, request, extend, store)[0] for extend in (None, "as-trained")]
+        asked = [TrainingRequest(pe=pe, training={"seq_len": 64}, extend=extend) for extend in (None, "as-trained")]
+        configs = [resolve_fine_tuning(long, request, store)[0] for request in asked]
         assert configs[0] == configs[1]
         assert configs[0].extension == own
 
 
 def test_a_plan_that_cannot_be_is_refused_before_training(first: Path, store: Store) -> None:
-    request = TrainingRequest(training={"seq_len": 64})
+    request = TrainingRequest(training={"seq_len": 64}, extend="self-extend:window=16")
     with pytest.raises(ValueError, match="no group keeps 64 tokens within 16"):
-        resolve_fine_tuning(first, request, "self-extend:window=16", store)
+        resolve_fine_tuning(first, request, store)
 
 
 def test_another_encoding_has_the_arguments_that_were_given(first: Path, store: Store) -> None:
-    config, *_ = resolve_fine_tuning(first, TrainingRequest(pe="p-rope:p=0.5,theta=700"), None, store)
+    config, *_ = resolve_fine_tuning(first, TrainingRequest(pe="p-rope:p=0.5,theta=700"), store)
     assert config.encoding.name == "p-rope"
     assert (config.encoding.arguments["p"], config.encoding.arguments["theta"]) == (0.5, 700)

@@ -14,6 +14,7 @@ from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.run import Run
 from extrapolate.training import loop
 from extrapolate.training.half import Branch, branch_of, trained_tokens
+from extrapolate.training.job import TrainingJob
 from extrapolate.training.loop import train
 from extrapolate.training.optimizer import learning_rate
 
@@ -38,7 +39,7 @@ def final(run: Run) -> str:
 
 @pytest.fixture
 def whole(config: TrainedConfig, store: Store, tmp_path: Path) -> Run:
-    return train(config, store, tmp_path / "whole", half=True)
+    return train(TrainingJob(config, store, tmp_path / "whole", half=True))
 
 
 def test_a_branch_takes_the_last_fifth_of_its_budget() -> None:
@@ -58,7 +59,7 @@ def test_the_rate_of_a_branch_falls_from_that_of_the_training_to_the_end(config:
 def test_the_training_is_as_if_there_had_been_no_branch(
     config: TrainedConfig, store: Store, tmp_path: Path, whole: Run, logged
 ) -> None:
-    without = train(config, store, tmp_path / "without")
+    without = train(TrainingJob(config, store, tmp_path / "without"))
     assert half_in(without) == []
     assert final(whole) == final(without)
     ours, theirs = (logged(run, "loss") for run in (whole, without))
@@ -84,7 +85,7 @@ def test_it_is_a_training_whose_rate_falls_early(
 
     monkeypatch.setattr(loop, "learning_rate", rate)
     with pytest.raises(Interrupted):
-        train(config, store, tmp_path / "early", report=stop)
+        train(TrainingJob(config, store, tmp_path / "early"), report=stop)
     found = tensors.read(tmp_path / "early/state.safetensors")
     model = {name.removeprefix("model."): one for name, one in found.items() if name.startswith("model.")}
     assert tensors.sha256_of(model) == sha256
@@ -109,8 +110,8 @@ def test_a_training_stopped_near_a_branch_goes_on_to_the_same_weights(
 
     path, every = tmp_path / "cut", 7 * STEP
     with pytest.raises((Interrupted, ArithmeticError)):
-        train(config, store, path, progress=end, half=True, save_every=every)
-    resumed = train(config, store, path, resume=True, half=True, save_every=every)
+        train(TrainingJob(config, store, path, half=True, save_every=every), progress=end)
+    resumed = train(TrainingJob(config, store, path, half=True, save_every=every), resume=True)
     assert half_in(resumed) == half_in(whole)
     assert final(resumed) == final(whole)
 
@@ -123,8 +124,8 @@ def test_a_training_stopped_in_a_branch_can_go_on_without(
             os.kill(os.getpid(), signal.SIGTERM)
 
     with pytest.raises(Interrupted):
-        train(config, store, tmp_path / "cut", progress=stop, half=True)
-    resumed = train(config, store, tmp_path / "cut", resume=True)
+        train(TrainingJob(config, store, tmp_path / "cut", half=True), progress=stop)
+    resumed = train(TrainingJob(config, store, tmp_path / "cut"), resume=True)
     assert half_in(resumed) == half_in(whole)
     assert final(resumed) == final(whole)
 
@@ -135,7 +136,7 @@ def test_progress_counts_the_steps_of_branches(config: TrainedConfig, store: Sto
     def count(what: str, tokens: float) -> None:
         counted[what] = counted.get(what, 0) + tokens
 
-    train(config, store, tmp_path / "run", progress=count, half=True)
+    train(TrainingJob(config, store, tmp_path / "run", half=True), progress=count)
     assert counted == {"training": STEPS * STEP, "annealing": 20 * STEP, "validating": 0}
     assert trained_tokens(config.training, half=True) == (STEPS + 20) * STEP
     assert trained_tokens(config.training, half=False) == STEPS * STEP
@@ -145,7 +146,8 @@ def test_kept_checkpoints_of_the_same_steps_are_of_the_training(
     config: TrainedConfig, store: Store, tmp_path: Path, whole: Run
 ) -> None:
     """`all` has the model of half the budget in place of the checkpoint of that step."""
-    run: Callable[[], Run] = lambda: train(config, store, tmp_path / "both", half=True, keep_every=25 * STEP)  # noqa: E731
+    job = TrainingJob(config, store, tmp_path / "both", half=True, keep_every=25 * STEP)
+    run: Callable[[], Run] = lambda: train(job)  # noqa: E731
     kept = run().checkpoints("all")
     assert [one.step for one in kept] == [25, 50, 75, 100, 125, 150, 175, 200]
     assert [one.annealed for one in kept] == [False, False, False, True, False, False, False, True]

@@ -22,6 +22,7 @@ from extrapolate.runs.config import OriginConfig
 from extrapolate.runs.run import Run
 from extrapolate.training import loop
 from extrapolate.training.data_parallel import DataParallel
+from extrapolate.training.job import TrainingJob
 from extrapolate.training.learner import VALIDATION_TARGETS, TrainingData
 from extrapolate.training.loop import initial_model, train
 
@@ -54,7 +55,7 @@ def test_every_window_weighs_the_same(store: Store, config_of, training_of, prob
 
 
 def test_a_run_learns_and_logs(store: Store, tmp_path: Path, config_of, logged) -> None:
-    run = train(config_of(tokens=256 * 60), store, tmp_path / "run")
+    run = train(TrainingJob(config_of(tokens=256 * 60), store, tmp_path / "run"))
     steps, validations = logged(run, "loss"), logged(run, "val_loss")
     assert [row["step"] for row in steps] == list(range(1, 61))
     assert [row["tokens"] for row in steps] == [256 * n for n in range(1, 61)]
@@ -85,16 +86,16 @@ def test_the_time_beside_other_programs_is_not_known_whatever_interrupted_it(
 
     monkeypatch.setattr(loop, "CpuTime", SimpleNamespace(now=now))
     with pytest.raises(KeyboardInterrupt):
-        train(config, store, tmp_path / "run", save_every=256, report=stop)
+        train(TrainingJob(config, store, tmp_path / "run", save_every=256), report=stop)
     others = 0.0
-    run = train(config, store, tmp_path / "run", resume=True)
+    run = train(TrainingJob(config, store, tmp_path / "run"), resume=True)
     shares = [row["others"] for row in logged(run, "loss")]
     assert shares[0] == pytest.approx(1 / 3)
     assert shares[-1] == 0.0
     assert run.training_taken() == pytest.approx(np.mean(shares))
     assert run.training_seconds() is None
     monkeypatch.setattr(loop, "CpuTime", SimpleNamespace(now=lambda: None))
-    untold = train(config, store, tmp_path / "untold")
+    untold = train(TrainingJob(config, store, tmp_path / "untold"))
     assert untold.training_taken() is None
     assert untold.training_seconds() is not None
 
@@ -124,7 +125,7 @@ def test_compiled_training_is_the_same_training(
     losses = []
     for compiled in (False, True):
         config = config_of(pe, sizes, tokens=256 * 4, compile=compiled, **training)
-        run = train(config, store, tmp_path / str(compiled))
+        run = train(TrainingJob(config, store, tmp_path / str(compiled)))
         losses.append([row["loss"] for row in logged(run, "loss")])
     assert losses[0] == pytest.approx(losses[1], abs=1e-3)
 
@@ -142,17 +143,17 @@ def test_a_killed_run_resumes_to_the_same_bits(
     store: Store, tmp_path: Path, config_of, logged, pe: str, sizes: dict[str, Any], training: dict[str, Any]
 ) -> None:
     config = config_of(pe, sizes, tokens=256 * 8, **training)
-    whole = train(config, store, tmp_path / "whole")
+    whole = train(TrainingJob(config, store, tmp_path / "whole"))
 
     def stop(row: dict[str, object]) -> None:
         if row["step"] == 5:
             raise RuntimeError("the power is gone")
 
     with pytest.raises(RuntimeError, match="power"):
-        train(config, store, tmp_path / "cut", save_every=256 * 2, report=stop)
+        train(TrainingJob(config, store, tmp_path / "cut", save_every=256 * 2), report=stop)
     assert tensors.record(tmp_path / "cut" / "state.safetensors")["step"] == 4
     torch.manual_seed(9)  # what a new process has is not what the old one had
-    resumed = train(config, store, tmp_path / "cut", resume=True)
+    resumed = train(TrainingJob(config, store, tmp_path / "cut"), resume=True)
     assert resumed.checkpoints("last")[0].sha256 == whole.checkpoints("last")[0].sha256
     rows = [[row | {"tokens_per_s": None} for row in logged(run)] for run in (whole, resumed)]
     assert rows[0] == rows[1]
@@ -171,16 +172,16 @@ def test_a_training_says_how_far_it_is_before_every_step_also_after_a_resume(
             raise RuntimeError("the power is gone")
 
     with pytest.raises(RuntimeError, match="power"):
-        train(config, store, tmp_path / "run", save_every=256 * 2, report=stop)
+        train(TrainingJob(config, store, tmp_path / "run", save_every=256 * 2), report=stop)
     assert told == [step / 8 for step in range(5)]
     told.clear()
-    train(config, store, tmp_path / "run", resume=True)
+    train(TrainingJob(config, store, tmp_path / "run"), resume=True)
     assert told == [step / 8 for step in range(4, 8)]
 
 
 def test_a_mixture_trains_in_bf16_and_learns(store: Store, tmp_path: Path, config_of, logged) -> None:
     config = config_of(tokens=256 * 100, probes="(needle:symbols=2)=1", precision="bf16", lr=1e-2)
-    losses = [row["loss"] for row in logged(train(config, store, tmp_path / "run"), "loss")]
+    losses = [row["loss"] for row in logged(train(TrainingJob(config, store, tmp_path / "run")), "loss")]
     assert losses[0] == pytest.approx(math.log(store.vocab_size), abs=0.3)
     assert np.mean(losses[-10:]) < math.log(2) + 0.1  # which two symbols there are, at the least
 
@@ -193,7 +194,7 @@ def test_progress_of_a_compiled_run_begins_after_its_first_pass(
     monkeypatch.setattr(torch, "compile", lambda function: function)
     told: list[tuple[str, float]] = []
     config = config_of(tokens=256 * 4, micro_batch_tokens=64, compile=compiled)
-    train(config, store, tmp_path / "run", progress=lambda what, inputs: told.append((what, inputs)))
+    train(TrainingJob(config, store, tmp_path / "run"), progress=lambda what, inputs: told.append((what, inputs)))
     passes = [inputs for what, inputs in told if what == "training"]
     assert passes == ([64] * 16 if compiled else [0, *[64] * 16])
     assert sum(inputs for what, inputs in told if what == "validating") == 0
@@ -214,7 +215,7 @@ def test_bfloat16_training_is_training_under_autocast(tmp_path: Path, config_of,
 
 def test_a_bf16_run_is_validated_in_float32(store: Store, tmp_path: Path, config_of, logged) -> None:
     config = config_of(sizes={"layers": 1}, tokens=1024, precision="bf16")
-    run, data = train(config, store, tmp_path / "run"), TrainingData(config.training, store)
+    run, data = train(TrainingJob(config, store, tmp_path / "run")), TrainingData(config.training, store)
     exact, rounded = (
         validation_loss(
             run.model, data.validation, data.validation_windows, precision=precision,

@@ -13,6 +13,7 @@ from extrapolate.data.store import Store
 from extrapolate.folders import WEIGHTS
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.runs.run import Run
+from extrapolate.training.job import TrainingJob
 from extrapolate.training.loop import train
 
 HEAD = """
@@ -76,7 +77,7 @@ def trained_with(body: str, folder: Path, store: Store) -> Run:
     file = folder / "mine.py"
     file.write_text(HEAD + indent(dedent(body), "    "))
     config, _ = resolve(TrainingRequest(pe=f"{file}:Mine", model=SIZES, training=BUDGET), store)
-    return train(config, store, folder / "run", user_encoding=file)
+    return train(TrainingJob(config, store, folder / "run", user_encoding=file))
 
 
 @pytest.mark.parametrize("body", UNSAVED.values(), ids=UNSAVED)

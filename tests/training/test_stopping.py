@@ -20,6 +20,7 @@ from extrapolate.runs import tensors
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.run import Run
 from extrapolate.training import loop
+from extrapolate.training.job import TrainingJob
 from extrapolate.training.loop import Training, train
 
 STEP = 128  # tokens of a step
@@ -34,12 +35,12 @@ def of_steps(config_of) -> Callable[..., TrainedConfig]:
 
 def test_no_run_is_trained_in_the_folder_of_another(store: Store, tmp_path: Path, of_steps) -> None:
     config = of_steps(1)
-    train(config, store, tmp_path / "project/one")
+    train(TrainingJob(config, store, tmp_path / "project/one"))
     with pytest.raises(UserError, match=r"project/one/two lies in the run .*project/one, .*: choose another `out`"):
-        train(config, store, tmp_path / "project/one/two")
+        train(TrainingJob(config, store, tmp_path / "project/one/two"))
     assert not (tmp_path / "project/one/two").exists()
     (tmp_path / "project/config.json").write_text('{"architectures": []}')  # of another program
-    assert train(config, store, tmp_path / "project/two").finished
+    assert train(TrainingJob(config, store, tmp_path / "project/two")).finished
 
 
 @pytest.mark.parametrize(
@@ -49,7 +50,7 @@ def test_ten_validations_spread_over_a_run_the_last_at_its_end(
     store: Store, tmp_path: Path, steps: int, validated: list[int], of_steps, logged
 ) -> None:
     reported: list[dict[str, Any]] = []
-    run = train(of_steps(steps), store, tmp_path / "run", report=reported.append)
+    run = train(TrainingJob(of_steps(steps), store, tmp_path / "run"), report=reported.append)
     assert [row["step"] for row in logged(run, "val_loss")] == validated
     assert reported == logged(run)
     assert not (run.path / "state.safetensors").exists()
@@ -59,7 +60,7 @@ def test_what_passes_a_multiple_is_kept_and_saved_once(store: Store, tmp_path: P
     saved = []
     save = Training._save
     monkeypatch.setattr(Training, "_save", lambda self: saved.append(self.step) or save(self))
-    run = train(of_steps(10), store, tmp_path / "run", save_every=300, keep_every=300)
+    run = train(TrainingJob(of_steps(10), store, tmp_path / "run", save_every=300, keep_every=300))
     # 300, 600, 900 and 1200 of 1280 tokens are passed after 3, 5, 8 and 10 steps of 128; the last is the end.
     assert saved == [3, 5, 8]
     assert [c.step for c in run.checkpoints("all")] == [3, 5, 8, 10]
@@ -69,25 +70,25 @@ def test_what_passes_a_multiple_is_kept_and_saved_once(store: Store, tmp_path: P
 def test_without_a_request_states_are_saved_by_the_clock(store: Store, tmp_path: Path, monkeypatch, of_steps) -> None:
     saved = []
     monkeypatch.setattr(Training, "_save", lambda self: saved.append(self.step))
-    train(of_steps(4), store, tmp_path / "fast")
+    train(TrainingJob(of_steps(4), store, tmp_path / "fast"))
     assert saved == []
     monkeypatch.setattr(loop, "SAVE_EVERY_S", -1.0)
-    train(of_steps(4), store, tmp_path / "slow")
+    train(TrainingJob(of_steps(4), store, tmp_path / "slow"))
     assert saved == [1, 2, 3]
 
 
 def test_a_stopped_run_is_saved_and_goes_on_to_the_same_weights(store: Store, tmp_path: Path, of_steps, logged) -> None:
     config = of_steps(6)
-    whole = train(config, store, tmp_path / "whole")
+    whole = train(TrainingJob(config, store, tmp_path / "whole"))
 
     def stop(row: dict[str, Any]) -> None:
         if row["step"] == 3 and "loss" in row:
             os.kill(os.getpid(), signal.SIGTERM)
 
     with pytest.raises(Interrupted, match=r"after step 3 of 6, which is saved; extrapolate train --out .*cut --resume"):
-        train(config, store, tmp_path / "cut", report=stop)
+        train(TrainingJob(config, store, tmp_path / "cut"), report=stop)
     assert tensors.record(tmp_path / "cut" / "state.safetensors")["step"] == 3
-    resumed = train(config, store, tmp_path / "cut", resume=True)
+    resumed = train(TrainingJob(config, store, tmp_path / "cut"), resume=True)
     assert resumed.checkpoints("last")[0].sha256 == whole.checkpoints("last")[0].sha256
     assert [row["step"] for row in logged(resumed, "loss")] == [1, 2, 3, 4, 5, 6]
 
@@ -142,15 +143,15 @@ def test_a_folder_with_a_run_is_only_continued_and_as_it_was_begun(
     store: Store, tmp_path: Path, of_steps, logged
 ) -> None:
     config, path = of_steps(4), tmp_path / "run"
-    run = train(config, store, path)
+    run = train(TrainingJob(config, store, path))
     rows, weights = logged(run), run.checkpoints("last")[0].sha256
     with pytest.raises(
         ValueError, match="already holds a run; continue it with `resume=True`, or choose another `out`"
     ):
-        train(config, store, path)
+        train(TrainingJob(config, store, path))
     with pytest.raises(ValueError, match=r"another configuration \(.*lr.*\); give the settings that it was started"):
-        train(of_steps(4, lr=0.5), store, path, resume=True)
-    again = train(config, store, path, resume=True)
+        train(TrainingJob(of_steps(4, lr=0.5), store, path), resume=True)
+    again = train(TrainingJob(config, store, path), resume=True)
     assert (logged(again), again.checkpoints("last")[0].sha256) == (rows, weights)
 
 
@@ -158,7 +159,7 @@ def test_a_run_killed_before_it_saved_begins_anew(store: Store, tmp_path: Path, 
     config, path = of_steps(3), tmp_path / "run"
     Run.create(path, config, store.tokenizer_json())
     (path / "metrics.jsonl").write_text(json.dumps({"step": 1, "loss": 9.0}) + "\n")
-    run = train(config, store, path)
+    run = train(TrainingJob(config, store, path))
     assert [row["step"] for row in logged(run, "loss")] == [1, 2, 3]
 
 
@@ -179,7 +180,9 @@ def test_a_state_of_another_model_is_refused(store: Store, tmp_path: Path, of_st
     ]:
         tensors.write(path, damaged, said)
         with pytest.raises(UserError, match=message):
-            Training(training.run, training.data, None, lambda row: None)
+            Training(
+                training.run, training.data, TrainingJob(training.run.trained, store, path.parent), lambda row: None
+            )
 
 
 def test_a_step_says_what_it_did(store: Store, tmp_path: Path, of_steps, training_of) -> None:
@@ -219,13 +222,13 @@ def test_checkpoints_after_the_state_that_a_killed_training_resumes_from_go(
 
     path, left = tmp_path / "run", []
     with pytest.raises(ArithmeticError):
-        train(of_steps(10), store, path, save_every=4 * STEP, keep_every=STEP, report=kill)
+        train(TrainingJob(of_steps(10), store, path, save_every=4 * STEP, keep_every=STEP), report=kill)
     assert len(list((path / "checkpoints").iterdir())) == 5
 
     def look(row: dict[str, Any]) -> None:
         left.append(sorted(int(file.stem[5:]) for file in (path / "checkpoints").iterdir()))
 
-    run = train(of_steps(10), store, path, resume=True, keep_every=3 * STEP, report=look)
+    run = train(TrainingJob(of_steps(10), store, path, keep_every=3 * STEP), resume=True, report=look)
     assert left[0] == [1, 2, 3, 4]
     assert [one.step for one in run.checkpoints("all")] == [1, 2, 3, 4, 6, 9, 10]
 
@@ -233,10 +236,11 @@ def test_checkpoints_after_the_state_that_a_killed_training_resumes_from_go(
 def test_what_is_left_by_a_training_killed_at_its_very_end_goes(store: Store, tmp_path: Path, of_steps) -> None:
     """After the final weights, and before its state was removed; or while it wrote a checkpoint that is kept."""
     config, path = of_steps(2), tmp_path / "run"
-    train(config, store, path, keep_every=STEP)
+    train(TrainingJob(config, store, path, keep_every=STEP))
     whole = sorted(path.rglob("*"))
     left = [path / "state.safetensors", path / "checkpoints/.step-00000001.safetensors.1.partial"]
-    for clean in (lambda: train(config, store, path, resume=True), lambda: xt.train(out=path, resume=True)):
+    job = TrainingJob(config, store, path)
+    for clean in (lambda: train(job, resume=True), lambda: xt.train(out=path, resume=True)):
         for file in left:
             file.write_bytes(b"left")
         clean()
