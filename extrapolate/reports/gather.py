@@ -265,17 +265,15 @@ def _has_others(run: Path) -> bool:
 
 
 def _evaluated(found: Collection[Part], left_out: list[str]) -> Evaluated:
-    others = exchanged(
-        {part.folder: [rows for rows in part.tables.values() if len(rows)] for part in found if part.own}
-    )
-    if others:
+    known = [(part, _run(part)) for part in found]
+    if others := exchanged({part.folder: run for part, run in known if part.own}):
         left_out.append(
             "left out of the questions and published tables of their studies, for they are not the runs that the cells "
             f"ask for: {listed(others)}"
         )
     runs: dict[Trained, list[Part]] = {}
-    for part in found:
-        runs.setdefault(_run(part), []).append(part)
+    for part, run in known:
+        runs.setdefault(run, []).append(part)
     for parts in runs.values():
         parts.sort(key=lambda part: not part.own)  # the name is that of the run's own folder
         if again := [part.folder for part in parts[1:] if part.own]:

@@ -1,15 +1,13 @@
 """What a study's folder says about its cells: which were asked for, which failed, and the training of each."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-
-import pyarrow as pa
 
 from extrapolate import files
 from extrapolate.errors import UserError
 from extrapolate.folders import RUN_FILE, STATE, WEIGHTS
 from extrapolate.names import ASKED, RUNS, STATES
-from extrapolate.results.identity import trained
+from extrapolate.results.identity import Trained
 
 Training = tuple[str, int | None]  # the first two fields of `Trained`
 
@@ -47,12 +45,8 @@ def _failure(state: Path) -> str | None:
     return (known.get("failed") or known.get("diverged")) if isinstance(known, dict) else None
 
 
-def exchanged(runs: Mapping[Path, Collection[pa.Table]]) -> list[Path]:
-    """The cells' folders that hold a run, with rows in these tables, of another training than the cell's."""
+def exchanged(runs: Mapping[Path, Trained]) -> list[Path]:
+    """The cells' folders, of those of some runs, that hold a run of another training than the cell's."""
     studies = {run.parent.parent for run in runs if run.parent.name == RUNS}
     asked = {study / RUNS / name: cell for study in studies for name, cell in cells_of(study).items()}
-    return [
-        run
-        for run, tables in runs.items()
-        if run in asked and any(one[:2] != asked[run] for rows in tables for one in trained(rows))
-    ]
+    return [path for path, run in runs.items() if path in asked and run[:2] != asked[path]]
