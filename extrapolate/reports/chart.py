@@ -1,4 +1,4 @@
-"""Descriptions of charts: `traces` draws them for the HTML page, and `plots` as pictures."""
+"""Descriptions of charts, which `plots` draws."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,8 +33,8 @@ class Axis:
 class Series:
     """A line or some points, named at the end of the line or in the legend.
 
-    style: None for a thin grey line without a name in the picture. low, high: a band around y. texts: a tooltip for
-    each point on the page. seconds: the training time at each point.
+    style: None for a thin grey line without a name in the picture. low, high: a band around y. texts: what the tooltip
+    of each point says after its value, on the page.
 
     kind: `line`, `points`; `thin`, a line behind the one with the same name, such as one seed; `crosses`, marks on the
     line with the same name; `reference`, a grey dashed line that is not a model, and `steps`, such a line as a
@@ -49,7 +49,6 @@ class Series:
     low: Iterable[float] | None = None
     high: Iterable[float] | None = None
     texts: Sequence[str] = ()
-    seconds: Iterable[float] | None = None
 
     def band(self) -> pd.DataFrame:
         """x, low and high of the points at which the band has both ends; empty without a band."""
@@ -120,8 +119,8 @@ class Chart:
     """What a chart shows, and the file name of its picture.
 
     text: the alternative text, a few words. panels: they share a scale if their y-axes are equal; the names of series
-    are beside the last one. kept: if given, lines are exponential moving averages that keep this share at each point,
-    and readers of the page can change it. caption: what is drawn, and under which conditions.
+    are beside the last one. kept: if given, lines are exponential moving averages that keep this share at each point.
+    caption: what is drawn, and under which conditions.
     """
 
     text: str

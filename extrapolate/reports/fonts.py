@@ -10,7 +10,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 NO_FONT = "no font of this machine has"  # the beginning of a warning
-_GLYPH = re.compile(r"Glyph (\d+) .*missing from")
+GLYPH = re.compile(r"Glyph (\d+) .*missing from")
 _LATER = re.compile("bold|black|heavy|light|thin|italic|oblique|mono|serif|ming|song", re.IGNORECASE)
 
 
@@ -32,12 +32,12 @@ def with_all_letters(draw: Callable[[], T]) -> T:
     """Calls `draw`, and again with more fonts if letters are missing. Warns if no font of this machine has them."""
     import matplotlib as mpl
 
-    with collected(_GLYPH) as lacking:
+    with collected(GLYPH) as lacking:
         drawn = draw()
     if letters := frozenset(int(one[1]) for one in lacking):
         families, letters = _fonts_with(letters)
         if families:
-            with mpl.rc_context({"font.family": [*mpl.rcParams["font.family"], *families]}), collected(_GLYPH):
+            with mpl.rc_context({"font.family": [*mpl.rcParams["font.family"], *families]}), collected(GLYPH):
                 drawn = draw()
     if letters:
         some = "".join(map(chr, sorted(letters)))[:10]

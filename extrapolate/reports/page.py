@@ -303,8 +303,6 @@ def html(blocks: Sequence[Block], title: str) -> str:
     """
     shown = [block.html() for block in blocks]
     scripts = [_asset("page.js")]
-    if any('<figure class="chart">' in block for block in shown):
-        scripts = [_asset("plotly.min.js", "plotly", "package_data"), _asset("charts.js"), *scripts]
     environment = Environment(
         loader=PackageLoader("extrapolate.reports", "assets"), autoescape=True, undefined=StrictUndefined
     )
@@ -318,8 +316,8 @@ def html(blocks: Sequence[Block], title: str) -> str:
     )
 
 
-def _asset(name: str, package: str = "extrapolate.reports", folder: str = "assets") -> str:
-    return (resources.files(package) / folder / name).read_text(encoding="utf-8")
+def _asset(name: str) -> str:
+    return (resources.files("extrapolate.reports") / "assets" / name).read_text(encoding="utf-8")
 
 
 def _markdown(blocks: Iterable[Block]) -> str:

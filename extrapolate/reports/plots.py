@@ -14,7 +14,7 @@ import pandas as pd
 
 from extrapolate import files
 from extrapolate.reports.chart import INK, Axis, Chart, Heat, Panel, Series, smoothed
-from extrapolate.reports.escaping import label
+from extrapolate.reports.escaping import label, one_line
 from extrapolate.reports.fonts import with_all_letters
 from extrapolate.reports.styles import CROWD, FURTHEST, GREY, MANY, MOST_MARKERS, drawable, spread
 
@@ -51,7 +51,20 @@ def own_settings(more: Mapping[str, Any] = MappingProxyType({})) -> Iterator[Non
 
 def draw(chart: Chart, path: Path) -> None:
     """Draws a chart. The file's suffix decides its format."""
-    with_all_letters(lambda: save(_map(chart.panels) if isinstance(chart.panels, Heat) else _Sheet(chart).figure, path))
+    with_all_letters(lambda: save(figure(chart), path))
+
+
+def figure(chart: Chart, wide: float = WIDE) -> Any:
+    """The picture of a chart. wide: inches of a single panel.
+
+    In SVG, the group of a line has the `gid` of its number among all series as its id.
+    """
+    return _map(chart.panels) if isinstance(chart.panels, Heat) else _Sheet(chart, wide).figure
+
+
+def gid(number: int) -> str:
+    """The id of the line of a series."""
+    return f"series-{number}"
 
 
 class _Sheet:
@@ -61,7 +74,7 @@ class _Sheet:
     other series are thin and grey, and counted in a note. Lines that leave a panel are marked at its edge.
     """
 
-    def __init__(self, chart: Chart) -> None:
+    def __init__(self, chart: Chart, wide: float) -> None:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
 
@@ -72,12 +85,14 @@ class _Sheet:
         FigureCanvasAgg(self.figure)  # to measure texts
         self._axes: list[Any] = list(self.figure.subplots(1, len(panels), squeeze=False, sharey=one_scale)[0])
         self._kept, self._gap = chart.kept, SHARED_GAP if one_scale else OWN_GAP
+        self._width = wide if len(panels) == 1 else NARROW
         self._lines: list[tuple[Any, Series, Any]] = []  # axes, series and line of what is named or grey
+        self._drawn = 0  # series so far
         self._left: dict[str, float] = {}  # the furthest value outside its panel, by name
         self._notes: list[str] = []
         for axes, panel in zip(self._axes, panels, strict=True):
             self._draw(axes, panel)
-        self._axes[0].set_ylabel(panels[0].y.title)
+        self._axes[0].set_ylabel(one_line(panels[0].y.title), parse_math=False)
         self._lay_out()
 
     def _draw(self, axes: Any, panel: Panel) -> None:
@@ -86,7 +101,7 @@ class _Sheet:
         if panel.zero:
             axes.axhline(0, color="grey", linewidth=1)
         crowded = self._kept is not None and sum(not one.is_behind for one in panel.series) > MANY
-        for one in panel.series:
+        for number, one in enumerate(panel.series, self._drawn):
             if one.kind == "thin" and crowded:
                 continue  # with many models, single steps would hide the averages
             x, y = _places(panel.x, one.x), pd.Series(list(one.y), dtype=float)
@@ -96,12 +111,13 @@ class _Sheet:
                 colour = one.style["color"]
                 within = {"facecolor": (colour, 0.1), "edgecolor": (colour, 0.5), "linewidth": 0.7, "linestyle": ":"}
                 axes.fill_between(_places(panel.x, band["x"]), band["low"], band["high"], **within)
-            (line,) = axes.plot(x, drawable(y), **self._look(one, len(y)))
+            (line,) = axes.plot(x, drawable(y), gid=gid(number), **self._look(one, len(y)))
             if not one.is_behind:
                 self._lines.append((axes, one, line))
+        self._drawn += len(panel.series)
         several = len(self._axes) > 1
-        axes.set_title(panel.title, fontsize="medium" if several else None)
-        axes.set_xlabel(panel.x.title, fontsize=SMALL if several else None)
+        axes.set_title(one_line(panel.title), parse_math=False, fontsize="medium" if several else None)
+        axes.set_xlabel(one_line(panel.x.title), parse_math=False, fontsize=SMALL if several else None)
         _scale(axes, panel.x)
         if panel.y.range is not None:
             axes.set_ylim(*panel.y.range)
@@ -142,7 +158,7 @@ class _Sheet:
     def _lay_out(self) -> None:
         figure, count = self.figure, len(self._axes)
         self._say_what_is_grey()
-        width = WIDE if count == 1 else NARROW
+        width = self._width
         right = LEFT + count * width + (count - 1) * self._gap
         below = BELOW + NOTE * len(self._notes)
         texts = [

@@ -16,7 +16,7 @@ from extrapolate.reports import plots
 from extrapolate.reports.chart import Axis, Chart, Panel, Series
 from extrapolate.reports.page import Block, Cell, Code, Drawing, Grid, Heading, Switch, Table, Text
 from extrapolate.reports.sections import provenance
-from extrapolate.reports.traces import Plot
+from extrapolate.reports.svg import Plot
 
 KEPT = Path(__file__).parents[1] / "fixtures/rope"
 Row = dict[str, Any]

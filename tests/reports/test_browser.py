@@ -121,18 +121,13 @@ def test_a_wide_table_with_marks_scrolls_and_the_page_does_not(show) -> None:
 
 
 def look_through(browser: Any, size: tuple[int, int]) -> None:
-    """Opens all that can be opened, and waits until every chart is drawn: nothing went wrong or is too wide."""
-    from selenium.webdriver.support.ui import WebDriverWait
-
+    """Opens all that can be opened: every chart is drawn, nothing went wrong, and nothing is too wide."""
     browser.execute_script("for (const v of document.querySelectorAll('.view')) v.hidden = false")
     browser.execute_script("for (const d of document.querySelectorAll('details')) d.open = true")
-    plots = browser.find_elements("css selector", ".plot")
-    assert plots
-    for plot in plots:
-        browser.execute_script("arguments[0].scrollIntoView()", plot)
-        WebDriverWait(browser, 20, 0.02).until(lambda _, plot=plot: plot.get_attribute("data-drawn"))
-    marks = "figure => figure.querySelectorAll('.js-line, .point, .heatmaplayer image').length"
-    assert min(browser.execute_script(f"return [...document.querySelectorAll('figure.chart')].map({marks})")) > 0
+    heights = "[...document.querySelectorAll('figure.chart svg')].map(one => one.getBoundingClientRect().height)"
+    found = browser.execute_script(f"return {heights}")
+    assert len(found) == len(browser.find_elements("css selector", "figure.chart"))
+    assert min(found) > 50
     assert [entry for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")] == []
     assert requests(browser) == []
     assert browser.execute_script("return document.documentElement.scrollWidth") <= size[0]
@@ -160,10 +155,22 @@ def test_the_page_of_twelve_models_of_two_seeds_shows_every_name(show, cli, writ
     cli("report", "study").succeeded()
     browser = show(tmp_path / "report/report.html")
     look_through(browser, DESKTOP)
-    hidden = """
-        const bottom = (one) => one.getBoundingClientRect().bottom;
-        return [...document.querySelectorAll('.legend')].filter((legend) =>
-            bottom([...legend.querySelectorAll('.traces')].at(-1)) > bottom(legend.querySelector('.bg')) + 1).length;
+    first = "document.querySelector('figure.chart')"
+    outside = f"""
+        const plot = {first}.querySelector('.plot').getBoundingClientRect();
+        return [...{first}.querySelectorAll('text')].map((one) => [one.textContent, one.getBoundingClientRect()])
+            .filter(([, box]) => box.right > plot.right + 1 || box.bottom > plot.bottom + 1).map(([text]) => text);
     """
-    assert browser.execute_script(hidden) == 0
-    assert browser.find_elements("css selector", ".legend")
+    assert browser.execute_script(outside) == []
+    names = set(browser.execute_script(f"return [...{first}.querySelectorAll('text')].map((one) => one.textContent)"))
+    assert {f"model {at}" for at in range(12)} <= names
+
+
+def test_a_line_says_what_it_is_and_text_has_the_colour_of_the_theme(show, page) -> None:
+    browser = show(html(page("RoPE"), "a"))
+    assert "RoPE" in browser.execute_script("return document.querySelector('.series title').textContent")
+    colour = "return getComputedStyle(document.querySelector('figure.chart text')).fill"
+    choose_theme(browser, "light")
+    light = browser.execute_script(colour)
+    choose_theme(browser, "dark")
+    assert (light, browser.execute_script(colour)) == ("rgb(27, 31, 36)", "rgb(231, 234, 238)")

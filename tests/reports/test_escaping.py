@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 from extrapolate.reports import escaping
 from extrapolate.reports.chart import Chart
 from extrapolate.reports.page import Block, Heading, Table, Text, markdown
-from extrapolate.reports.traces import Plot
+from extrapolate.reports.svg import Plot
 
 HOSTILE = [
     "<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "a | b", "two\nlines\n\n# and a heading", "`code`",

@@ -3,12 +3,11 @@
 import base64
 import hashlib
 import html as entities
-import json
 import re
 from html.parser import HTMLParser
 
 from extrapolate.reports import escaping
-from extrapolate.reports.page import Cell, Grid, Text, html, markdown
+from extrapolate.reports.page import Cell, Grid, html, markdown
 
 
 class Read(HTMLParser):
@@ -42,7 +41,10 @@ def test_a_hostile_name_is_shown_and_read_as_nothing(hostile_names, page) -> Non
     for hostile in hostile_names:
         mine = Read(html(page(hostile), hostile))
         assert mine.tags == harmless.tags, hostile
-        assert mine.text.replace(hostile, "Llama").replace(escaping.one_line(hostile), "Llama") == harmless.text
+        text = mine.text
+        for form in (hostile, escaping.one_line(hostile), escaping.short(hostile)):  # short in pictures
+            text = text.replace(form, "Llama")
+        assert text == harmless.text
     assert [address for address in harmless.addresses if not address.startswith(("data:", "#"))] == []
 
 
@@ -51,23 +53,12 @@ def test_only_its_own_scripts_may_run(page) -> None:
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', made)
     assert policy is not None
     scripts = re.findall(r"<script>(.*?)</script>", made, re.DOTALL)
-    assert len(scripts) == 3  # plotly, charts, the page
+    assert len(scripts) == 1
     hashes = [base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in scripts]
     assert re.findall(r"'sha256-([^']*)'", entities.unescape(policy[1])) == hashes
     assert "default-src 'none'" in entities.unescape(policy[1])
     assert "unsafe-eval" not in policy[1]
     assert " on" not in {f" {name[:2]}" for _, held in Read(made).tags for name in held}
-
-
-def test_plotly_is_left_out_where_nothing_is_drawn(page) -> None:
-    assert len(html([Text("a")], "a")) < 50_000
-    assert len(html(page("a"), "a")) < 8_000_000
-
-
-def test_a_charts_data_come_back_as_they_were(page) -> None:
-    name = "</script><b>&amp;"
-    found = re.findall(r'<script type="application/json">(.*?)</script>', html(page(name), "a"), re.DOTALL)
-    assert [json.loads(one)["traces"][0]["name"] for one in found] == [name]
 
 
 def test_markdown_has_the_marks_of_cells_too() -> None:

@@ -85,5 +85,3 @@ for (const box of document.querySelectorAll(".switch")) {
     for (const view of box.querySelectorAll(":scope > .view")) view.hidden = view.dataset.view !== event.target.value;
   });
 }
-
-if (typeof drawCharts === "function") drawCharts();

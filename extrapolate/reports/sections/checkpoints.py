@@ -13,7 +13,7 @@ from extrapolate.reports.page import Block, Heading, Table, Text
 from extrapolate.reports.sections.base import Part, Section, parquet, picture, sections, suffix, with_conditions
 from extrapolate.reports.sections.losses import LOSS, MODEL, SEEDS
 from extrapolate.reports.styles import Style
-from extrapolate.reports.traces import Plot
+from extrapolate.reports.svg import Plot
 from extrapolate.results.columns import INT, Column
 from extrapolate.results.described import Described, plain
 from extrapolate.results.verdicts import LEAST

@@ -10,7 +10,7 @@ from extrapolate.reports.chart import MOST_ROWS, Chart, differences
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Details, Heading, Table, Text
 from extrapolate.reports.sections.base import Part, Section, parquet, picture, sections, suffix, with_conditions
-from extrapolate.reports.traces import Plot
+from extrapolate.reports.svg import Plot
 from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
 from extrapolate.results.verdicts import LEAST

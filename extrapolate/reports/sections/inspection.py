@@ -15,7 +15,7 @@ from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Heading, Table, Text
 from extrapolate.reports.sections.base import Part, Section, Writer, picture, sections
 from extrapolate.reports.styles import COLOURS
-from extrapolate.reports.traces import Plot
+from extrapolate.reports.svg import Plot
 
 CURVES = {
     ("attention", "mass"): ("attention in a range", "where the range begins (tokens back)"),

@@ -12,7 +12,7 @@ from extrapolate.reports.page import Beside, Block, Cell, Details, Grid, Switch,
 from extrapolate.reports.sections.base import Part, Section, sections, suffix, with_conditions
 from extrapolate.reports.sections.losses import about_seeds, chart
 from extrapolate.reports.styles import GLYPHS
-from extrapolate.reports.traces import Plot
+from extrapolate.reports.svg import Plot
 from extrapolate.results.verdicts import LEAST, UNDECIDED
 from extrapolate.statistics import comparison, ranks
 from extrapolate.statistics.comparable import strict_mean

@@ -12,7 +12,7 @@ from extrapolate.reports.chart import MOST_ROWS, Chart, Heat
 from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Details, Heading, Table, Text
 from extrapolate.reports.sections.base import Part, Section, Writer, picture, sections
-from extrapolate.reports.traces import Plot
+from extrapolate.reports.svg import Plot
 
 FEWER = "The picture has the first {} of {} rows."
 

@@ -16,7 +16,7 @@ from extrapolate.reports.material import Material
 from extrapolate.reports.page import Details, Heading, Table, Text
 from extrapolate.reports.sections.base import Part, Section, parquet, picture, sections
 from extrapolate.reports.styles import Style
-from extrapolate.reports.traces import Plot, most_points
+from extrapolate.reports.svg import Plot
 from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
 from extrapolate.results.speed import step_rates
@@ -54,10 +54,6 @@ mean over seeds. An average keeps {KEPT:g} of itself at each logged step, so tha
 the first infinite loss. The scale fits the averages, including each seed's own, after the first {SETTLED:.0%} of the
 tokens: single steps can be outside."""
 
-THINNED = """\
-The chart on the HTML page shows at most {:,} evenly spaced steps of each run. Its average is that of the steps that it
-shows, and its time is that of the steps alone, without evaluations and stops."""
-
 
 @sections.register("training")
 class Training(Section):
@@ -86,7 +82,7 @@ class Training(Section):
             Plot(drawn),
             Table(shown),
             *([Text(f"Not shown, because their logs are not here: {listed(without)}.")] if without else []),
-            Details([Text(EXPLAINED), Text(THINNED.format(most_points(drawn)))]),
+            Details([Text(EXPLAINED)]),
         ]
         return Part(blocks, {"training.parquet": parquet(table), **picture(drawn)})
 
@@ -163,11 +159,12 @@ def chart(logs: Mapping[str, Sequence[pd.DataFrame]], style: Mapping[str, Style]
     at_end = pd.DataFrame({"model": [*averages], "extension": AS_TRAINED, "factor": 1.0, "loss": last})
     named, lines = styles.named(style, at_end), []
     for model in averages:
-        timed, own = [_timed(log) for log in logs[model]], style[model] if model in named else None
-        for steps in timed if own else []:
-            lines.append(Series(model, steps["tokens"], steps["loss"], own, "thin", seconds=steps["seconds"]))
-        mean = pd.DataFrame({column: _mean(timed, column) for column in ("loss", "seconds")}).dropna(subset="loss")
-        lines.append(Series(model, mean.index, mean["loss"], own, seconds=mean["seconds"]))
+        own = style[model] if model in named else None
+        for log in logs[model] if own else []:
+            steps = log.dropna(subset="loss").sort_values("tokens")
+            lines.append(Series(model, steps["tokens"], steps["loss"], own, "thin"))
+        mean = _mean(logs[model]).dropna()
+        lines.append(Series(model, mean.index, mean, own))
     # Before a share of the tokens, all lines are still falling: the averages after it determine the scale, and the ends
     # of the thin lines, which in a short training are far below the averages.
     each = [*averages.values(), *(smoothed(_mean([log]), KEPT) for model in named for log in logs[model])]
@@ -178,12 +175,3 @@ def chart(logs: Mapping[str, Sequence[pd.DataFrame]], style: Mapping[str, Style]
     panel = Panel(lines, Axis("training tokens"), y, f"Thin: steps; thick: moving average ({KEPT:g})", since=since)
     said = "Loss of each training step. Thick: moving averages over the mean of a model's seeds."
     return Chart("training loss against tokens", "training_loss.png", [panel], KEPT, said)
-
-
-def _timed(log: pd.DataFrame) -> pd.DataFrame:
-    """The steps that have a loss, with `seconds`, the training time at their end; NaN once a speed is not known."""
-    steps = log.dropna(subset="loss").sort_values("tokens")
-    if (rates := step_rates(steps)) is None:
-        return steps.assign(seconds=np.nan)
-    tokens = steps["tokens"].diff().fillna(steps["tokens"])
-    return steps.assign(seconds=(tokens / rates).cumsum(skipna=False))
