@@ -60,9 +60,9 @@ def drawn(chart: Chart) -> Markup:
         for at, one in enumerate(one for panel in chart.panels for one in panel.series):
             if (group := groups.get(plots.gid(at))) is not None:
                 _explain(group, one)
-    for one in root.iter():
-        for name in {"d", "x", "y"}.intersection(one.keys()):  # a tenth of a point is less than anyone sees
-            one.set(name, _DIGITS.sub(r"\1", one.attrib[name]))
+    for element in root.iter():
+        for name in {"d", "x", "y"}.intersection(element.keys()):  # a tenth of a point is less than anyone sees
+            element.set(name, _DIGITS.sub(r"\1", element.attrib[name]))
     width = float(root.attrib.pop("width").removesuffix("pt"))
     del root.attrib["height"]
     root.set("style", f"--width: {width:.0f}pt")
