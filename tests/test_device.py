@@ -25,7 +25,7 @@ from extrapolate.encodings.base import encodings
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.evaluation.losses import ignored, scores_at, target_losses
 from extrapolate.evaluation.protocols.base import protocols
-from extrapolate.extensions import recipe as recipes
+from extrapolate.extensions import stack as stacks
 from extrapolate.extensions.base import extensions
 from extrapolate.machine.devices import to_device
 from extrapolate.model import attention
@@ -180,11 +180,11 @@ def test_what_combines_with_any_encoding_computes_where_the_model_is(setting: st
 @pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("text", RECIPES)
 def test_every_extension_is_trained_with_where_the_model_is(text: str) -> None:
-    recipe = recipes.parse(text)
-    if recipe.to_fit is not None:
-        recipe = recipe.fitted(0.1)
+    stack = stacks.parse(text)
+    if stack.to_fit is not None:
+        stack = stack.fitted(0.1)
     model = make(BASES.get(specs.parse(text).name, "rope"))
-    plan = recipe.plan(model.encoding, L, N)
+    plan = stack.plan(model.encoding, L, N)
     assert plan != PLAIN
     with watched():
         train(model, plan, N)
@@ -196,9 +196,9 @@ def test_every_extension_that_applies_computes_where_the_model_is(name: str) -> 
         pytest.skip("whether and how fast pairs turn is asked on the CPU, and its frequencies were trained")
     model = make(name)
     with watched():
-        for text in recipes.applicable(model):
-            recipe = recipes.parse(text)
-            plan = (recipe if recipe.to_fit is None else recipe.fitted(0.1)).plan(model.encoding, L, N)
+        for text in stacks.applicable(model):
+            stack = stacks.parse(text)
+            plan = (stack if stack.to_fit is None else stack.fitted(0.1)).plan(model.encoding, L, N)
             if model.defined_at(N, plan):
                 evaluate(model, plan, N)
 

@@ -16,7 +16,7 @@ from extrapolate.data.probes import base as probes
 from extrapolate.encodings.base import Dims, encodings
 from extrapolate.encodings.plan import PLAIN
 from extrapolate.evaluation.protocols.base import protocols
-from extrapolate.extensions import recipe
+from extrapolate.extensions import stack
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.model import Model, layer_encodings
 from extrapolate.runs.run import Run
@@ -100,7 +100,7 @@ def test_the_rotary_encoding_of_ones_own_is_rope_until_it_is_trained(extension: 
     for name in ("rope", f"{file}:PhaseRoPE"):
         torch.manual_seed(0)
         model = Model(sizes, name, {}, 16).eval()
-        plan = PLAIN if extension == "none" else recipe.parse(extension).plan(model.encoding, 16, 64)
+        plan = PLAIN if extension == "none" else stack.parse(extension).plan(model.encoding, 16, 64)
         with torch.no_grad():
             logits[name] = model(torch.arange(61)[None], plan)
         assert extension == "none" or not torch.allclose(logits[name], model(torch.arange(61)[None]), atol=1e-4)

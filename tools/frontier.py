@@ -63,7 +63,7 @@ BEGINNING = """\
 {models} models of about {parameters} million parameters, {runs} runs in all, each trained on {tokens} tokens at a
 training length of L = {seq_len}. The text is long English books, of which {documents} are held out for testing; a
 quarter of the training windows ask for a [needle](../probes.md). All have the same sizes, the same
-[recipe](../training.md) and the same learning rate; nothing was tuned for an encoding. Trained on {machine}, {dates},
+[stack](../training.md) and the same learning rate; nothing was tuned for an encoding. Trained on {machine}, {dates},
 with commits {commits}. What each encoding costs is on [another page](cost.md).
 
 **A million tokens are few, and the order still changes with more.** RoPE and ExPE were also trained on 12 million, with

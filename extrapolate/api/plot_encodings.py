@@ -12,8 +12,8 @@ from extrapolate.api.own_class import EncodingClass, ExtensionClass, spec_of, sp
 from extrapolate.encodings.base import encodings
 from extrapolate.errors import UserError
 from extrapolate.evaluation.plans import AppliedExtensions
-from extrapolate.extensions import recipe as recipes
-from extrapolate.extensions.recipe import Recipe
+from extrapolate.extensions import stack as stacks
+from extrapolate.extensions.stack import ExtensionStack
 from extrapolate.inspection.picture import Look, check_file, picture, save
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.model import Model
@@ -53,13 +53,13 @@ def plot_encodings(
     given = several("names", specs_of(names), ((str, Path, Run), "an encoding or a run"))
     if not given:
         raise UserError("name at least one encoding, or a run")
-    recipe = None if extend is None else recipes.parse(spec_of(extend))
-    if recipe is not None and (part := recipe.to_fit) is not None:
+    stack = None if extend is None else stacks.parse(spec_of(extend))
+    if stack is not None and (part := stack.to_fit) is not None:
         raise UserError(f"{extend} has a constant that is fitted to text: give it, such as {part.example}")
-    looks = [_look(name, recipe) for name in given]
+    looks = [_look(name, stack) for name in given]
 
     def drawn() -> "Figure":
-        figure = picture(looks, "" if recipe is None else recipe.label())
+        figure = picture(looks, "" if stack is None else stack.label())
         if out is not None:
             save(figure, Path(out))
         return figure
@@ -67,27 +67,27 @@ def plot_encodings(
     return with_all_letters(drawn)
 
 
-def _look(name: str | Path | Run, recipe: Recipe | None) -> Look:
+def _look(name: str | Path | Run, stack: ExtensionStack | None) -> Look:
     if isinstance(name, Run) or (str(name) not in encodings.names() and Path(name).is_dir()):
-        return _of_run(name if isinstance(name, Run) else Run.open(Path(name)), recipe)
+        return _of_run(name if isinstance(name, Run) else Run.open(Path(name)), stack)
     spec = specs.parse(str(name))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = Model(ModelConfig.model_validate({"vocab_size": 1}), spec.name, spec.arguments, SEQ_LEN).eval()
-    if recipe is None:
+    if stack is None:
         return Look(model, model.label(), SEQ_LEN)
-    recipes.check_applies(recipe, model)
-    return Look(model, model.label(), SEQ_LEN, extended=partial(recipe.plan, model.encoding, SEQ_LEN))
+    stacks.check_applies(stack, model)
+    return Look(model, model.label(), SEQ_LEN, extended=partial(stack.plan, model.encoding, SEQ_LEN))
 
 
-def _of_run(run: Run, recipe: Recipe | None) -> Look:
+def _of_run(run: Run, stack: ExtensionStack | None) -> Look:
     model, own = run.model, AppliedExtensions(run.own_extension, None)
     title = f"{model.label()}, run {run.name}"
     trained = run.config.trained_length
-    if recipe is None:
+    if stack is None:
         return Look(model, title, trained, partial(own.plan, run, model))
-    both = AppliedExtensions(run.own_extension, recipe)
+    both = AppliedExtensions(run.own_extension, stack)
     joined = both.joined()
     assert joined is not None
-    recipes.check_applies(joined, model)
+    stacks.check_applies(joined, model)
     return Look(model, title, trained, partial(own.plan, run, model), partial(both.plan, run, model))

@@ -19,9 +19,9 @@ from extrapolate.contract.small_model import check_hooks, failure, fresh_model, 
 from extrapolate.encodings.base import encodings
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
-from extrapolate.extensions import recipe as recipes
-from extrapolate.extensions.recipe import Recipe
-from extrapolate.extensions.recipe import find as find_extension
+from extrapolate.extensions import stack as stacks
+from extrapolate.extensions.stack import ExtensionStack
+from extrapolate.extensions.stack import find as find_extension
 from extrapolate.model.causality import check_causal, same_random_numbers
 from extrapolate.model.model import Model, find
 from extrapolate.model.whole import check_cache, check_chunks, check_extensions
@@ -70,15 +70,15 @@ def of_extension(text: str, seq_len: int) -> Iterator[Part]:
 
     Raises UserError if there is no such extension, its arguments are wrong, or it applies to no encoding.
     """
-    recipe, spec = recipes.parse(text), specs.parse(text)
+    stack, spec = stacks.parse(text), specs.parse(text)
     cls, user_file = find_extension(spec.name)
     file = user_file.path if user_file else Path(spec.name)
-    model = _model_for(recipe, cls.needs, seq_len)
+    model = _model_for(stack, cls.needs, seq_len)
     yield timed("frozen plans", file, lambda: _check_frozen(text, model, file))
     if "factor" in specs.parameters(cls):
         name = specs.spell(spec.name, {**spec.arguments, "factor": 1})
         yield timed("a factor of 1", file, lambda: _check_neutral(name, model, file))
-    yield timed(f"1x to {FACTORS[-1]}x L", file, lambda: _check_far(recipe, model, file))
+    yield timed(f"1x to {FACTORS[-1]}x L", file, lambda: _check_far(stack, model, file))
 
 
 def timed(name: str, file: Path, run: Callable[[], None]) -> Part:
@@ -92,24 +92,24 @@ def timed(name: str, file: Path, run: Callable[[], None]) -> Part:
     return Part(name, "" if wrong is None else str(wrong), time.perf_counter() - began, wrong)
 
 
-def _model_for(recipe: Recipe, needs: str, seq_len: int) -> Model:
+def _model_for(stack: ExtensionStack, needs: str, seq_len: int) -> Model:
     """A model that the extension applies to: RoPE if possible."""
     for name in ["rope", *encodings.names()]:
         model = small_model(name, {}, seq_len)
-        if all(part.refusal(model.encodings) is None for part in recipe.parts):
+        if all(part.refusal(model.encodings) is None for part in stack.parts):
             return model
     raise UserError(f"no encoding accepts '{needs}': see accepts in extrapolate.encodings.base for what needs may be")
 
 
-def _plan(recipe: Recipe, model: Model, length: int) -> Plan:
-    if recipe.to_fit is not None:  # any constant does for this
-        recipe = recipe.fitted(0.5)
-    return recipe.plan(model.encoding, model.seq_len, length)
+def _plan(stack: ExtensionStack, model: Model, length: int) -> Plan:
+    if stack.to_fit is not None:  # any constant does for this
+        stack = stack.fitted(0.5)
+    return stack.plan(model.encoding, model.seq_len, length)
 
 
 def _check_frozen(text: str, model: Model, file: Path) -> None:
-    recipe = recipes.parse(text)
-    plans = {factor: _plan(recipe, model, factor * model.seq_len) for factor in FACTORS}
+    stack = stacks.parse(text)
+    plans = {factor: _plan(stack, model, factor * model.seq_len) for factor in FACTORS}
     for factor in reversed(FACTORS):  # another order, in case one length affects the next
         try:
             hash(plans[factor])
@@ -117,19 +117,19 @@ def _check_frozen(text: str, model: Model, file: Path) -> None:
             raise UserError(
                 f"{file}: plan is not frozen ({error}): give it numbers, tuples and frozen dataclasses"
             ) from error
-        if _plan(recipe, model, factor * model.seq_len) != plans[factor]:
+        if _plan(stack, model, factor * model.seq_len) != plans[factor]:
             raise UserError(f"{file}: plan at {factor}x L is another when it is asked again; expected an equal one")
 
 
 def _check_neutral(text: str, model: Model, file: Path) -> None:
-    if (plan := _plan(recipes.parse(text), model, model.seq_len)) != PLAIN:
+    if (plan := _plan(stacks.parse(text), model, model.seq_len)) != PLAIN:
         raise UserError(f"{file}: plan with factor=1 changes something at L: {plan}; expected Plan()")
 
 
-def _check_far(recipe: Recipe, model: Model, file: Path) -> None:
+def _check_far(stack: ExtensionStack, model: Model, file: Path) -> None:
     for factor in FACTORS:
         length = factor * model.seq_len
-        plan = _plan(recipe, model, length)
+        plan = _plan(stack, model, length)
         if not model.encoding.defined_at(length, plan):
             continue
         with torch.no_grad():

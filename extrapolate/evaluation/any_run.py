@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from tokenizers import Tokenizer
 
 from extrapolate.data.special_tokens import SpecialTokens
-from extrapolate.extensions.recipe import Recipe
+from extrapolate.extensions.stack import ExtensionStack
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.runs.config import RunConfig
 from extrapolate.runs.weights import Checkpoint
@@ -24,7 +24,7 @@ class Subject(Protocol):
         """What is known of the model."""
 
     @property
-    def own_extension(self) -> Recipe | None:
+    def own_extension(self) -> ExtensionStack | None:
         """The extension that belongs to the model and always applies."""
 
     @property

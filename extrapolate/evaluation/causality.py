@@ -23,8 +23,8 @@ def check_run(
     """
     asked: dict[Plan, tuple[str, list[int]]] = {}
     for text, applied in extensions_to_evaluate(run, model, extensions).items():
-        recipe = applied.joined()
-        if not (may_leak(model) or (recipe is not None and recipe.files)):
+        stack = applied.joined()
+        if not (may_leak(model) or (stack is not None and stack.files)):
             continue
         plans = {length: applied.expected_plan(run, model, length) for length in sorted({*lengths, model.seq_len})}
         for length in reversed(plans):  # another order, in case one length affects the next

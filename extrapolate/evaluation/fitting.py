@@ -7,7 +7,7 @@ from extrapolate.data.store import Split
 from extrapolate.encodings.plan import Plan
 from extrapolate.evaluation.losses import OnBatch, ignored, validation_loss, validation_windows
 from extrapolate.extensions.base import Searched
-from extrapolate.extensions.recipe import Recipe
+from extrapolate.extensions.stack import ExtensionStack
 from extrapolate.model.language_model import LanguageModel
 
 FIT_TARGETS = 8_192
@@ -16,23 +16,23 @@ STEPS = 10  # of a golden-section search, which finds the constant to about 0.01
 
 
 def fitted(
-    recipe: Recipe,
-    plan_of: Callable[[Recipe], Plan],
+    stack: ExtensionStack,
+    plan_of: Callable[[ExtensionStack], Plan],
     model: LanguageModel,
     split: Split,
     seq_len: int,
     length: int,
     precision: str,
     progress: OnBatch = ignored,
-) -> Recipe:
-    """The recipe with the constant that gives the lowest loss on the validation split at this length.
+) -> ExtensionStack:
+    """The stack with the constant that gives the lowest loss on the validation split at this length.
 
-    plan_of: the whole plan for a fitted recipe. seq_len: the training length; nothing is fitted up to it, since
+    plan_of: the whole plan for a fitted stack. seq_len: the training length; nothing is fitted up to it, since
     nothing depends on the constant there. `progress` is called after every batch. Raises UserError if no
     document of the split holds a window of `length` tokens.
     """
     if length <= seq_len:
-        return recipe.fitted(0.0)
+        return stack.fitted(0.0)
     windows = validation_windows(split, length, FIT_TARGETS)
     seen = 0
 
@@ -41,28 +41,28 @@ def fitted(
         seen += inputs
         progress(inputs, loss)
 
-    def loss_of(candidate: Recipe) -> float:
+    def loss_of(candidate: ExtensionStack) -> float:
         return validation_loss(model, split, windows, plan_of(candidate), precision, progress=advance)
 
-    if isinstance(part := recipe.to_fit, Searched):
+    if isinstance(part := stack.to_fit, Searched):
         layers = part.for_layers
 
-        def with_part(candidate: Searched) -> Recipe:
-            return recipe.with_part(candidate.with_layers(layers))
+        def with_part(candidate: Searched) -> ExtensionStack:
+            return stack.with_part(candidate.with_layers(layers))
 
         found = part.found(model.encoding, seq_len, length, lambda candidate: loss_of(with_part(candidate)))
-        progress(inputs_of_fit(recipe, model, split, length) - seen, math.nan)  # those that the search did not need
+        progress(inputs_of_fit(stack, model, split, length) - seen, math.nan)  # those that the search did not need
         return with_part(found)
 
     low = max(LOW, -0.9 / math.log(length / seq_len))  # 1 + c ln(N/L) stays positive
-    return recipe.fitted(round(lowest(lambda value: loss_of(recipe.fitted(value)), low, HIGH, STEPS), 3))
+    return stack.fitted(round(lowest(lambda value: loss_of(stack.fitted(value)), low, HIGH, STEPS), 3))
 
 
-def inputs_of_fit(recipe: Recipe, model: LanguageModel, split: Split, length: int) -> int:
+def inputs_of_fit(stack: ExtensionStack, model: LanguageModel, split: Split, length: int) -> int:
     """How many inputs `fitted` computes at a length beyond the training length (an upper bound for a search)."""
     windows = validation_windows(split, length, FIT_TARGETS)
     tries = STEPS + 2
-    if isinstance(part := recipe.to_fit, Searched):
+    if isinstance(part := stack.to_fit, Searched):
         spectrum = model.encoding.spectrum()
         tries = part.most_tries(0 if spectrum is None else spectrum.count)
     return tries * sum(len(group.start_W) * group.length for group in windows)

@@ -208,7 +208,7 @@ class _ProtocolEvaluation:
         self.shared |= {"key_context": CONTEXT if process is None else None, "key_within": longest}
 
     def rows(self, setting: dict[str, Any], item: OnText, lengths: Sequence[int]) -> Rows:
-        """The rows of one recipe at some lengths."""
+        """The rows of one stack at some lengths."""
         model, what = self.model, f"{setting['run']} {setting['protocol']} {setting['model']}"
         fitting = partial(self.progress, f"{what}, fitting")
         plans: dict[int, Plan] = {}

@@ -9,8 +9,8 @@ from extrapolate.errors import UserError
 from extrapolate.evaluation.any_run import Subject
 from extrapolate.evaluation.fitting import fitted, inputs_of_fit
 from extrapolate.evaluation.losses import OnBatch, ignored
-from extrapolate.extensions import recipe as recipes
-from extrapolate.extensions.recipe import Recipe, UserFile
+from extrapolate.extensions import stack as stacks
+from extrapolate.extensions.stack import ExtensionStack, UserFile
 from extrapolate.folders import listed
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.names import ALL, AS_TRAINED, LONGEST, WITHOUT_OWN
@@ -21,20 +21,20 @@ from extrapolate.specs import shown
 class AppliedExtensions:
     """The run's own extension, unless it is taken off, and an extra one."""
 
-    own: Recipe | None
-    extra: Recipe | None
-    taken_off: Recipe | None = None
+    own: ExtensionStack | None
+    extra: ExtensionStack | None
+    taken_off: ExtensionStack | None = None
 
-    def joined(self) -> Recipe | None:
-        """Both as one recipe, for checks and labels. Raises UserError if they clash."""
+    def joined(self) -> ExtensionStack | None:
+        """Both as one stack, for checks and labels. Raises UserError if they clash."""
         if self.own is None or self.extra is None:
             return self.extra if self.own is None else self.own
         return self.own.joined(self.extra)
 
     def check_applies(self, model: LanguageModel) -> None:
         """Raises UserError if the two clash, or one of them does not apply to the model."""
-        if (recipe := self.joined()) is not None:
-            recipes.check_applies(recipe, model)
+        if (stack := self.joined()) is not None:
+            stacks.check_applies(stack, model)
 
     def sha256(self) -> str | None:
         """The hash of the user's file that the extra one comes from, if any."""
@@ -75,8 +75,8 @@ class AppliedExtensions:
     ) -> Plan:
         """As `plan`, with a missing constant fitted to validation text."""
 
-        def plan_of(recipe: Recipe | None) -> Plan:
-            return replace(self, extra=recipe).plan(run, model, length)
+        def plan_of(stack: ExtensionStack | None) -> Plan:
+            return replace(self, extra=stack).plan(run, model, length)
 
         if self.extra is None or self.extra.to_fit is None:
             return plan_of(self.extra)
@@ -114,16 +114,16 @@ def extensions_to_evaluate(
     texts = list(extensions)
     check_files(texts)
     if ALL in texts:
-        joinable = [name for name in recipes.applicable(model) if own is None or recipes.joins(own, name)]
+        joinable = [name for name in stacks.applicable(model) if own is None or stacks.joins(own, name)]
         texts = [text for text in texts if text != ALL] + [name for name in joinable if name not in texts]
     for text in texts:
-        recipe = parsed(text)
+        stack = parsed(text)
         if text == WITHOUT_OWN and own is not None:
             found[WITHOUT_OWN] = AppliedExtensions(None, None, taken_off=own)
-        if recipe is None:
+        if stack is None:
             continue
-        found[recipe.text] = AppliedExtensions(own, recipe)
-        found[recipe.text].check_applies(model)
+        found[stack.text] = AppliedExtensions(own, stack)
+        found[stack.text].check_applies(model)
     return found
 
 
@@ -155,14 +155,14 @@ def lines_on(left_out: Mapping[str, Mapping[str, str]]) -> list[str]:
     return [f"{text} is left out for {listed(alike)}: {reason}" for (text, reason), alike in names.items()]
 
 
-def parsed(text: str) -> Recipe | None:
-    """The recipe of an extension; None for the words `all`, `as-trained` and `without-own`."""
-    return None if text in (ALL, WITHOUT_OWN, AS_TRAINED) else recipes.parse(text)
+def parsed(text: str) -> ExtensionStack | None:
+    """The stack of an extension; None for the words `all`, `as-trained` and `without-own`."""
+    return None if text in (ALL, WITHOUT_OWN, AS_TRAINED) else stacks.parse(text)
 
 
 def users_files(extensions: Sequence[str]) -> list[UserFile]:
     """The users' files that extensions come from."""
-    return [file for recipe in map(parsed, extensions) if recipe is not None for file in recipe.files]
+    return [file for stack in map(parsed, extensions) if stack is not None for file in stack.files]
 
 
 def check_files(extensions: Sequence[str]) -> None:

@@ -221,7 +221,7 @@ class _ProbeEvaluation:
         self._too_long: set[tuple[int, Plan]] = set()
 
     def rows(self, shared: dict[str, Any], applied: AppliedExtensions, lengths: Sequence[int]) -> list[dict[str, Any]]:
-        """The rows of one recipe at some lengths and every depth."""
+        """The rows of one stack at some lengths and every depth."""
         model, rows = self.model, []
         for length in lengths:
             factor = length / model.seq_len

@@ -19,7 +19,7 @@ from extrapolate.evaluation.memory import MEMORY
 from extrapolate.evaluation.plans import AppliedExtensions
 from extrapolate.evaluation.targets import Targets, sums_by
 from extrapolate.evaluation.window_losses import Measured
-from extrapolate.extensions.recipe import Recipe
+from extrapolate.extensions.stack import ExtensionStack
 from extrapolate.model.config import COMBINED, ModelConfig
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.results.columns import LABEL
@@ -178,14 +178,16 @@ def plan_hash(plan: Plan, prefixes_agree: bool, bos: int | None) -> str | None:
     return short_hash({"plan": repr(plan)} | ({} if bos is None else {"bos": bos}))
 
 
-def label_of(config: RunConfig, model: LanguageModel, recipe: Recipe | None, taken_off: Recipe | None = None) -> str:
+def label_of(
+    config: RunConfig, model: LanguageModel, stack: ExtensionStack | None, taken_off: ExtensionStack | None = None
+) -> str:
     """The name in tables: `RoPE + YaRN`, `RoPE + PI(4), tuned at 256`, `NoPE, from RoPE`, `RoPE by AdamW`.
 
-    recipe: what is applied, including the run's own extension unless that is `taken_off`.
+    stack: what is applied, including the run's own extension unless that is `taken_off`.
     """
     given = config.label if isinstance(config, TrainedConfig) else None
     name = given or (config.imported.name if isinstance(config, ImportedConfig) else model.label())
-    extended = f" + {recipe.label()}" if recipe else ""
+    extended = f" + {stack.label()}" if stack else ""
     if not isinstance(config, TrainedConfig):
         return f"{name}{extended}" + (f", {taken_off.label()} taken off" if taken_off else "")
     origin = config.origin

@@ -275,7 +275,7 @@ def work_of(run: S, store: Store, settings: EvaluationSettings, model: LanguageM
     factors = lengths_of(settings.factors, model.seq_len)
 
     def plans(applied: AppliedExtensions, lengths: Sequence[int]) -> dict[int, Plan]:
-        if (recipe := applied.joined()) is not None and recipe.to_fit is not None:
+        if (stack := applied.joined()) is not None and stack.to_fit is not None:
             for length in lengths:
                 validation_windows(store.split("validation"), length, FIT_TARGETS)
         return {length: applied.expected_plan(run, model, length) for length in lengths}

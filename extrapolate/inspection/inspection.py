@@ -59,9 +59,9 @@ def check(run: AnyRun, store: Store, settings: InspectionSettings) -> None:
 def expected_inputs(run: AnyRun, store: Store, settings: InspectionSettings) -> float:
     """The approximate number of inputs that `inspect` computes, for its progress."""
     model = run.build_model()
-    recipes = len(extensions_to_evaluate(run, model, settings.extend))
+    stacks = len(extensions_to_evaluate(run, model, settings.extend))
     layout = layout_of(settings, store.split(settings.split), model.seq_len)
-    return recipes * sum(
+    return stacks * sum(
         measurement.inputs(model.seq_len, length, len(windows.start_W))
         for measurement in chosen(settings).values()
         for length, (windows,) in layout.rows.items()

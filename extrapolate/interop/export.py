@@ -14,7 +14,7 @@ from extrapolate import files, specs
 from extrapolate.data.special_tokens import TEMPLATE
 from extrapolate.errors import UserError
 from extrapolate.extensions.base import Extension
-from extrapolate.extensions.recipe import Recipe
+from extrapolate.extensions.stack import ExtensionStack
 from extrapolate.interop.card import card
 from extrapolate.interop.code import AUTO_MAP, MODEL_CLASS, USERS_TYPE, code_of, of_user
 from extrapolate.interop.stock import named_sizes, other_settings, stock_config, stock_weights
@@ -77,19 +77,19 @@ class Content:
     code: dict[str, str]
 
 
-def content_of(model: Decoder, name: str, recipe: Recipe | None, trained_length: int) -> Content:
+def content_of(model: Decoder, name: str, stack: ExtensionStack | None, trained_length: int) -> Content:
     """Converts a model for `transformers`.
 
-    name: the encoding's name in the run. recipe: the extension that belongs to the model. trained_length: the length of
+    name: the encoding's name in the run. stack: the extension that belongs to the model. trained_length: the length of
     its training windows, in tokens. Raises UserError if a user's file cannot be exported.
     """
-    parts = () if recipe is None else recipe.parts
+    parts = () if stack is None else stack.parts
     dependent = needs_whole_text(model, parts)
     config = stock_config(model, parts, trained_length)
     common = {"use_cache": not dependent, "dtype": "float32"}
     if config is not None:
         return Content({**config, **common}, stock_weights(model), {})
-    texts = [] if recipe is None else specs.split_outside_parentheses(recipe.text, "+")
+    texts = [] if stack is None else specs.split_outside_parentheses(stack.text, "+")
     named = [(specs.parse(text).name, part) for text, part in zip(texts, parts, strict=True)]
     classes = {type(model.encoding): name} | {type(part): text for text, part in named}
     own = {

@@ -26,7 +26,7 @@ from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
 from extrapolate.evaluation.causality import check_longest
 from extrapolate.evaluation.memory import of_memory
-from extrapolate.extensions.recipe import Recipe
+from extrapolate.extensions.stack import ExtensionStack
 from extrapolate.runs import tensors
 from extrapolate.runs.config import EncodingConfig, ForeignConfig, ForeignSource
 from extrapolate.runs.run import CONFIG, Run, file_sha256
@@ -130,7 +130,7 @@ class ForeignRun:
     folder: Run
     model: ForeignModel
     config: ForeignConfig
-    own_extension: Recipe | None = None
+    own_extension: ExtensionStack | None = None
 
     @property
     def path(self) -> Path:

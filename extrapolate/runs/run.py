@@ -22,8 +22,8 @@ from extrapolate.data import special_tokens
 from extrapolate.data import tokenizer as tokenizers
 from extrapolate.data.special_tokens import SpecialTokens
 from extrapolate.errors import UserError
-from extrapolate.extensions import recipe as recipes
-from extrapolate.extensions.recipe import Recipe, UserFile
+from extrapolate.extensions import stack as stacks
+from extrapolate.extensions.stack import ExtensionStack, UserFile
 from extrapolate.folders import CHECKPOINTS, HALF, METRICS, RUN_FILE, WEIGHTS, below
 from extrapolate.model.model import Model
 from extrapolate.results.speed import step_rates, taken_by_others
@@ -113,7 +113,7 @@ class Run:
         return isinstance(self.config, ForeignConfig)
 
     @cached_property
-    def own_extension(self) -> Recipe | None:
+    def own_extension(self) -> ExtensionStack | None:
         """The extension that belongs to the run. Raises UserError if the copy of a user's file was changed."""
         if self.config.extension is None:
             return None
@@ -121,7 +121,7 @@ class Run:
         copies = [self.path / USER_EXTENSIONS / f"{sha256}.py" for sha256 in hashes]
         for copy, sha256 in zip(copies, hashes, strict=True):
             _check_copy(copy, sha256)
-        return recipes.parse(self.config.extension, copies)
+        return stacks.parse(self.config.extension, copies)
 
     def keep_extensions(self, users: Iterable[UserFile]) -> None:
         """Copies the users' files that extensions come from into the run."""

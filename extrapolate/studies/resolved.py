@@ -18,7 +18,7 @@ from extrapolate.evaluation import lengths, plans
 from extrapolate.evaluation.rows import label_of
 from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.evaluation.window_losses import Inputs
-from extrapolate.extensions.recipe import Recipe
+from extrapolate.extensions.stack import ExtensionStack
 from extrapolate.interop.trackers import UNTRACKED, Tracking
 from extrapolate.model.model import Model
 from extrapolate.names import AS_TRAINED
@@ -52,7 +52,7 @@ class Resolved:
     config: TrainedConfig
     user_file: Path | None
     data: Path
-    own_extension: Recipe | None
+    own_extension: ExtensionStack | None
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
     left_out: Mapping[str, str] = field(default_factory=dict)
     models: Mapping[str, str] = field(default_factory=dict)
@@ -130,7 +130,7 @@ def resolve_cells(
             TrainingRequest.of(named), extend=cell.extend, keep_every=cell.settings.get("keep_every"),
             half=cell.settings.get("half"),
         )  # fmt: skip
-        own: Recipe | None = None
+        own: ExtensionStack | None = None
         try:
             if cell.continues is None:
                 config, user_file = resolve.resolve(request, store)
@@ -152,7 +152,7 @@ def resolve_cells(
 
 def _continued(
     parent: Resolved, cell: Cell, request: TrainingRequest
-) -> tuple[TrainedConfig, Path | None, Recipe | None]:
+) -> tuple[TrainedConfig, Path | None, ExtensionStack | None]:
     """The configuration that a cell will have once its parent is trained, except for the hash of the weights."""
     origin = {
         "run": parent.name, "weights_sha256": "", "config_hash": parent.config.config_hash(),

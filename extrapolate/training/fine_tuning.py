@@ -11,8 +11,8 @@ from extrapolate.encodings.plan import PLAIN
 from extrapolate.errors import UserError
 from extrapolate.evaluation.rows import label_of
 from extrapolate.evaluation.text import check_text
-from extrapolate.extensions import recipe as recipes
-from extrapolate.extensions.recipe import Recipe
+from extrapolate.extensions import stack as stacks
+from extrapolate.extensions.stack import ExtensionStack
 from extrapolate.names import AS_TRAINED, WITHOUT_OWN
 from extrapolate.runs import config as configs
 from extrapolate.runs import resolve
@@ -27,7 +27,7 @@ TUNING_LR, TUNING_TOKENS = 0.1, 0.1  # default learning rate and budget, as shar
 
 def resolve_fine_tuning(
     start: Path, request: TrainingRequest, store: Store
-) -> tuple[TrainedConfig, Path | None, Recipe | None]:
+) -> tuple[TrainedConfig, Path | None, ExtensionStack | None]:
     """The configuration of a run that starts from the weights of `start`, the user's encoding file, and the extension.
 
     Settings default to those of the starting run, but the learning rate and the budget to a tenth of its. The extension
@@ -87,10 +87,10 @@ def continued(
     known: TrainedConfig,
     name: str,
     own_encoding: Path | None,
-    inherited: Recipe | None,
+    inherited: ExtensionStack | None,
     origin: dict[str, Any],
     request: TrainingRequest,
-) -> tuple[TrainedConfig, Path | None, Recipe | None]:
+) -> tuple[TrainedConfig, Path | None, ExtensionStack | None]:
     """As `resolve_fine_tuning`, from a configuration instead of a run.
 
     name: of the starting run in messages. own_encoding: its copy of the user's file. inherited: its own extension.
@@ -141,11 +141,11 @@ def tokens_of(store: Store, start: Checkpoint | None) -> dict[str, bytes]:
     return special_tokens.files_of({"eos_token_id": ends}, folder)
 
 
-def own_extension(extend: str | None, inherited: Recipe | None) -> Recipe | None:
+def own_extension(extend: str | None, inherited: ExtensionStack | None) -> ExtensionStack | None:
     """The extension that will belong to a run: `inherited` if no other is requested."""
     if extend is None or extend == AS_TRAINED:
         return inherited
-    return None if extend == WITHOUT_OWN else recipes.parse(extend)
+    return None if extend == WITHOUT_OWN else stacks.parse(extend)
 
 
 def origin_of(start: Path) -> dict[str, Any]:
@@ -160,19 +160,19 @@ def origin_of(start: Path) -> dict[str, Any]:
     }
 
 
-def check_own_extension(config: TrainedConfig, own: Recipe | None, user_file: Path | None) -> None:
+def check_own_extension(config: TrainedConfig, own: ExtensionStack | None, user_file: Path | None) -> None:
     """Raises UserError if a run's extension does not apply to its model or has a constant to fit, or if its encoding
     is not defined for its training windows.
     """
     model = model_of(config, user_file)
     plan, length = PLAIN, config.training.seq_len
     if own is not None:
-        recipes.check_applies(own, model)
+        stacks.check_applies(own, model)
         if own.to_fit is not None:
             raise UserError(f"an extension that belongs to a run must be whole, and '{own.text}' leaves a constant out")
         plan = own.plan(model.encoding, model.seq_len, length)
     if not model.defined_at(length, plan):
-        hint = "; give `extend='table-resize'`" if "table-resize" in recipes.applicable(model) else ""
+        hint = "; give `extend='table-resize'`" if "table-resize" in stacks.applicable(model) else ""
         raise UserError(
             f"{model.label()} is defined up to {model.encoding.max_length} tokens, and `seq_len` is {length}{hint}"
         )

@@ -7,7 +7,7 @@ import torch
 
 from extrapolate.data.store import Store
 from extrapolate.errors import UserError
-from extrapolate.extensions.recipe import Recipe
+from extrapolate.extensions.stack import ExtensionStack
 from extrapolate.folders import STATE
 from extrapolate.runs import config as configs
 from extrapolate.runs import resolve
@@ -33,7 +33,7 @@ class TrainingJob:
     store: Store
     path: Path
     user_encoding: Path | None = None
-    extension: Recipe | None = None
+    extension: ExtensionStack | None = None
     start: Checkpoint | None = None
     save_every: int | None = None
     keep_every: int | None = None
@@ -45,7 +45,7 @@ class TrainingJob:
 
         Raises UserError if a setting is unknown or out of range, or the run whose weights it starts from does not fit.
         """
-        extension: Recipe | None = None
+        extension: ExtensionStack | None = None
         if request.start is None:
             config, user_encoding = resolve.resolve(request, store)
         else:

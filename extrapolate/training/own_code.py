@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from extrapolate.encodings.plan import PLAIN
 from extrapolate.errors import UserError
-from extrapolate.extensions.recipe import Recipe
+from extrapolate.extensions.stack import ExtensionStack
 from extrapolate.model.causality import check_causal, same_random_numbers
 from extrapolate.model.model import Model, find, is_users
 from extrapolate.model.whole import check_chunks
@@ -25,7 +25,7 @@ OTHER_SEED = 987_654_321  # so that what the constructor draws differs
 TOLERANCE = 1e-3  # of the largest logit: compiled training rounds differently
 
 
-def check_own_code(config: TrainedConfig, user_encoding: Path | None, extension: Recipe | None) -> None:
+def check_own_code(config: TrainedConfig, user_encoding: Path | None, extension: ExtensionStack | None) -> None:
     """Raises UserError if a user's encoding or extension is wrong in ways that would make losses wrong in silence.
 
     The package's own are not checked, since its tests do. Checks a model with the run's layers, widths of attention and

@@ -10,7 +10,7 @@ import torch
 import extrapolate as xt
 from extrapolate.data.special_tokens import SpecialTokens
 from extrapolate.evaluation.plans import AppliedExtensions
-from extrapolate.extensions import recipe
+from extrapolate.extensions import stack
 from extrapolate.interop.generation import Drawn
 from extrapolate.runs.run import Run
 
@@ -19,7 +19,7 @@ PROMPT = list(range(5, 17))
 
 def expected(run: Run, extend: str | None, new: int) -> str:
     """Without anything kept: the whole text is read again for every token."""
-    plan = AppliedExtensions(None, extend and recipe.parse(extend)).plan(run, run.model, len(PROMPT) + new)
+    plan = AppliedExtensions(None, extend and stack.parse(extend)).plan(run, run.model, len(PROMPT) + new)
     tokens = list(PROMPT)
     with torch.no_grad():
         for _ in range(new):

@@ -9,7 +9,7 @@ import torch
 
 import extrapolate as xt
 from extrapolate.extensions.base import extensions
-from extrapolate.extensions.recipe import applicable
+from extrapolate.extensions.stack import applicable
 from extrapolate.names import AS_TRAINED, WITHOUT_OWN
 from extrapolate.runs.run import Run
 

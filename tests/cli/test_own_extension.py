@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import extrapolate as xt
-from extrapolate.extensions import recipe
+from extrapolate.extensions import stack
 from extrapolate.runs.run import Run
 from extrapolate.training.loop import own_plan
 
@@ -153,4 +153,4 @@ WHOLE = "    display, slot, needs = 'Mine', 'positions', 'positions'\n    def pl
 def test_what_is_wrong_in_the_file_is_said(tmp_path: Path, body: str, message: str) -> None:
     (tmp_path / "mine.py").write_text(f"{BASE}class Mine(Extension):\n{body}")
     with pytest.raises(ValueError, match=re.escape(message)):
-        recipe.parse(f"{tmp_path / 'mine.py'}:Mine").plan(None, 16, 64)
+        stack.parse(f"{tmp_path / 'mine.py'}:Mine").plan(None, 16, 64)

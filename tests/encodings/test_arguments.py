@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from extrapolate.encodings.base import Dims, encodings
-from extrapolate.extensions import recipe
+from extrapolate.extensions import stack
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.model import Model, layer_encodings
 
@@ -201,7 +201,7 @@ def test_a_checkpoint_holds_what_is_trained_or_drawn_and_no_constants(name: str)
 
 def applicable(name: str) -> set[str]:
     sizes = ModelConfig(vocab_size=61, width=32, layers=2, heads=2, kv_heads=2, head_dim=16, ff_width=48)
-    return set(recipe.applicable(Model(sizes, name, {}, 16)))
+    return set(stack.applicable(Model(sizes, name, {}, 16)))
 
 
 def test_which_extensions_apply() -> None:

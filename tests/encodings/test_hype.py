@@ -10,7 +10,7 @@ from extrapolate.encodings import retention
 from extrapolate.encodings.base import Dims
 from extrapolate.encodings.hype import HyPE
 from extrapolate.encodings.plan import PLAIN
-from extrapolate.extensions import recipe
+from extrapolate.extensions import stack
 from extrapolate.model.attention import Scoring, Setting, attend
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.model import Model, layer_encodings
@@ -99,12 +99,12 @@ def test_which_layers_attend(every: int | None, layers: int, attending: list[int
 def test_a_window_and_log_n_reach_the_layers_with_attention_alone() -> None:
     torch.manual_seed(0)
     model = Model(SIZES, "hype", {"theta": THETA}, 7).eval()
-    assert recipe.applicable(model) == ["lm-infinite", "log-n", "sinks", "temperature", "window"]
-    setting = model.setting(recipe.parse("window:size=3").plan(model.encoding, 7, 20))
+    assert stack.applicable(model) == ["lm-infinite", "log-n", "sinks", "temperature", "window"]
+    setting = model.setting(stack.parse("window:size=3").plan(model.encoding, 7, 20))
     assert [encoding.window for encoding in setting.encodings] == [None, None, None, 3]
     tokens = torch.randint(31, (1, 20), generator=torch.Generator().manual_seed(1))
     for text in ("window:size=3", "log-n", "sinks"):
-        plan = recipe.parse(text).plan(model.encoding, 7, 20)
+        plan = stack.parse(text).plan(model.encoding, 7, 20)
         plain, extended = (outputs(model, tokens, model.setting(given)) for given in (PLAIN, plan))
         same = [torch.equal(one, other) for one, other in zip(plain, extended, strict=True)]
         assert same == [True, True, True, False], text
@@ -124,7 +124,7 @@ def test_the_factor_of_queries_at_test() -> None:
     """With an offset, log-n is HyPE's: ln(i + a) / ln a, i from 0, at every length."""
     model = Model(SIZES, "hype", {}, 7)
     for length in (5, 40):
-        plan = recipe.parse("log-n:offset=20").plan(model.encoding, 7, length)
+        plan = stack.parse("log-n:offset=20").plan(model.encoding, 7, length)
         expected = [math.log(i + 20) / math.log(20) for i in range(length)]
         assert plan.query_scale(length, torch.device("cpu"))[0].tolist() == pytest.approx(expected, rel=1e-6)
-    assert recipe.parse("log-n:offset=20").label() == "log-n(20)"
+    assert stack.parse("log-n:offset=20").label() == "log-n(20)"

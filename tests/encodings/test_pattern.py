@@ -10,7 +10,7 @@ from extrapolate.encodings.base import FREQUENCIES, LOGITS, MASK, POSITIONS, REL
 from extrapolate.encodings.pattern import Pattern
 from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
-from extrapolate.extensions import recipe
+from extrapolate.extensions import stack
 from extrapolate.model.attention import Setting
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.model import Model, layer_encodings
@@ -106,7 +106,7 @@ def test_extensions_apply_if_all_layers_with_attention_take_them(text: str, acce
 
 
 def test_what_applies_by_name() -> None:
-    assert recipe.applicable(made("kda,kda,kda,none")) == [
+    assert stack.applicable(made("kda,kda,kda,none")) == [
         "llama4",
         "lm-infinite",
         "log-n",
@@ -114,7 +114,7 @@ def test_what_applies_by_name() -> None:
         "temperature",
         "window",
     ]
-    assert recipe.applicable(made("kda")) == []
+    assert stack.applicable(made("kda")) == []
 
 
 @torch.no_grad()
@@ -122,7 +122,7 @@ def test_what_applies_by_name() -> None:
 def test_an_extension_changes_the_layers_with_attention_alone(text: str) -> None:
     """As in a model of these layers by hand: a recurrence takes no part in windows and pairs."""
     model = made("retention,rope")
-    plan = recipe.parse(text).plan(model.encoding, L, 3 * L)
+    plan = stack.parse(text).plan(model.encoding, L, 3 * L)
     setting, x = model.setting(plan), tokens(3 * L)
     by_hand = [layer_encodings(name, {}, DIMS)[0] for name in ("retention", "rope", "retention", "rope")]
     for own, other in zip(model.encodings, by_hand, strict=True):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from extrapolate.encodings.base import Dims, encodings
-from extrapolate.extensions import recipe
+from extrapolate.extensions import stack
 from extrapolate.model.model import layer_encodings
 
 DIMS = Dims(width=64, heads=4, head_dim=16, seq_len=32, layers=4)
@@ -49,7 +49,7 @@ def test_the_encodings_that_turn_pairs_at_one_speed_each_say_so() -> None:
 
 def test_an_extension_changes_the_speeds() -> None:
     encoding = layer_encodings("rope", {}, DIMS)[0]
-    plan = recipe.parse("yarn").plan(encoding, 32, 128)
+    plan = stack.parse("yarn").plan(encoding, 32, 128)
     rotations = encoding.extended(plan).rotations()
     plain = encoding.rotations()
     assert rotations is not None

@@ -13,10 +13,10 @@ from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.encodings.rope import RoPE
 from extrapolate.evaluation import fitting
 from extrapolate.evaluation.losses import OnBatch, ignored
-from extrapolate.extensions.recipe import Recipe, parse
+from extrapolate.extensions.stack import ExtensionStack, parse
 
 L = 16
-RECIPE = parse("temperature")
+STACK = parse("temperature")
 MODEL = SimpleNamespace(encoding=RoPE(Dims(32, 2, 16, L)))
 
 
@@ -45,14 +45,14 @@ class Tried:
         return abs(plan.logit_scale - self.valley)
 
 
-def plan_of(recipe: Recipe) -> Plan:
+def plan_of(stack: ExtensionStack) -> Plan:
     """The constant itself as the plan's logit_scale."""
-    return Plan(logit_scale=recipe.parts[0].arguments()["c"])
+    return Plan(logit_scale=stack.parts[0].arguments()["c"])
 
 
 def fitted(length: int, precision: str = "fp32", progress: OnBatch = ignored) -> float:
-    recipe = fitting.fitted(RECIPE, plan_of, "the model", "the split", L, length, precision, progress)
-    return recipe.parts[0].arguments()["c"]
+    stack = fitting.fitted(STACK, plan_of, "the model", "the split", L, length, precision, progress)
+    return stack.parts[0].arguments()["c"]
 
 
 def test_up_to_the_training_length_nothing_is_tried_and_the_next_token_is_fitted(
@@ -71,9 +71,9 @@ def test_up_to_the_training_length_nothing_is_tried_and_the_next_token_is_fitted
 def test_a_fit_takes_as_many_inputs_as_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twelve times the windows: of 50 tokens six windows of 8, of 17 two."""
     split = SimpleNamespace(lengths=np.array([50, 17, 8]))
-    assert fitting.inputs_of_fit(RECIPE, MODEL, split, 8) == 12 * 8 * 8
+    assert fitting.inputs_of_fit(STACK, MODEL, split, 8) == 12 * 8 * 8
     monkeypatch.setattr(fitting, "FIT_TARGETS", 24)
-    assert fitting.inputs_of_fit(RECIPE, MODEL, split, 8) == 12 * 3 * 8
+    assert fitting.inputs_of_fit(STACK, MODEL, split, 8) == 12 * 3 * 8
 
 
 @pytest.mark.parametrize("factor", [1.25, 4, 6, 100])
@@ -112,5 +112,5 @@ def test_each_step_keeps_the_golden_share_of_the_range_and_the_lower_of_two(vall
 
 
 def test_the_constant_of_the_recipe_is_that_of_its_formula() -> None:
-    assert RECIPE.fitted(0.25).plan(SimpleNamespace(), L, 4 * L) == Plan(logit_scale=1 + 0.25 * math.log(4))
-    assert RECIPE.fitted(0.0).plan(SimpleNamespace(), L, 4 * L) == PLAIN
+    assert STACK.fitted(0.25).plan(SimpleNamespace(), L, 4 * L) == Plan(logit_scale=1 + 0.25 * math.log(4))
+    assert STACK.fitted(0.0).plan(SimpleNamespace(), L, 4 * L) == PLAIN

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from extrapolate.evaluation.plans import AppliedExtensions, extensions_to_evaluate
-from extrapolate.extensions.recipe import applicable, joins, parse
+from extrapolate.extensions.stack import applicable, joins, parse
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.model import Model
 from extrapolate.names import ALL, AS_TRAINED, WITHOUT_OWN
@@ -44,7 +44,7 @@ def test_none_takes_off_the_runs_own_and_what_follows_is_still_applied() -> None
     assert names("pi", WITHOUT_OWN, AS_TRAINED, "log-n") == [AS_TRAINED, WITHOUT_OWN, "log-n"]
     assert names(None, WITHOUT_OWN, AS_TRAINED, "log-n") == [AS_TRAINED, "log-n"]
     found = extensions_to_evaluate(SimpleNamespace(own_extension=parse("pi")), ROPE, [WITHOUT_OWN, "log-n"])
-    applied = {name: tuple(recipe and recipe.text for recipe in (one.own, one.extra)) for name, one in found.items()}
+    applied = {name: tuple(stack and stack.text for stack in (one.own, one.extra)) for name, one in found.items()}
     assert applied == {AS_TRAINED: ("pi", None), WITHOUT_OWN: (None, None), "log-n": ("pi", "log-n")}
 
 

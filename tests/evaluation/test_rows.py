@@ -16,7 +16,7 @@ from extrapolate import __version__, results
 from extrapolate.evaluation.rows import BLOCK_FACTOR, TargetsAtLength, common, label_of
 from extrapolate.evaluation.targets import Targets
 from extrapolate.evaluation.window_losses import Measured
-from extrapolate.extensions.recipe import parse
+from extrapolate.extensions.stack import parse
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.model import Model
 from extrapolate.runs.config import (
@@ -226,9 +226,9 @@ def model_of(config: TrainedConfig | ImportedConfig) -> Model:
 def test_a_name_in_tables_says_what_was_done(
     config: TrainedConfig | ImportedConfig, extension: str | None, taken_off: bool, label: str
 ) -> None:
-    recipe = None if extension is None else parse(extension)
+    stack = None if extension is None else parse(extension)
     off = parse(config.extension) if taken_off and config.extension else None
-    assert label_of(config, model_of(config), recipe, off) == label
+    assert label_of(config, model_of(config), stack, off) == label
 
 
 def row_of(config: TrainedConfig | ImportedConfig, folder: Path) -> dict[str, Any]:

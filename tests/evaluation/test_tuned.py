@@ -22,7 +22,7 @@ from extrapolate.evaluation.probes import Sequences, control_score, score
 from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.evaluation.targets import in_order
 from extrapolate.evaluation.work import work_of
-from extrapolate.extensions import recipe
+from extrapolate.extensions import stack
 from extrapolate.model.model import layer_encodings
 from extrapolate.names import AS_TRAINED, WITHOUT_OWN
 from extrapolate.runs.config import OriginConfig, TrainedConfig
@@ -55,7 +55,7 @@ def tuned(store: Store, random_run: Callable[..., Run]) -> Callable[[str | None]
 
 def given(text: str) -> Plan:
     """The plan of an extension whose factor is given, for the encoding of these runs."""
-    return recipe.parse(text).plan(layer_encodings("rope", {}, Dims(32, 2, 16, seq_len=L))[0], L, L)
+    return stack.parse(text).plan(layer_encodings("rope", {}, Dims(32, 2, 16, seq_len=L))[0], L, L)
 
 
 # What the run's own extension is at each of LENGTHS, where L is 16.
@@ -121,9 +121,9 @@ class TestFitting:
         """The split, the length that is counted from, the length and the precision of every fit."""
         calls: list[tuple] = []
 
-        def noted(recipe, plan_of, model, split, seq_len, length, precision, *others):
+        def noted(stack, plan_of, model, split, seq_len, length, precision, *others):
             calls.append((split.name, seq_len, length, precision))
-            return fitted(recipe, plan_of, model, split, seq_len, length, precision, *others)
+            return fitted(stack, plan_of, model, split, seq_len, length, precision, *others)
 
         monkeypatch.setattr(planning, "fitted", noted)
         return calls

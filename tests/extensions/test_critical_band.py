@@ -13,7 +13,7 @@ from extrapolate.encodings.base import Dims
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.encodings.rope import RoPE
 from extrapolate.evaluation import fitting
-from extrapolate.extensions import recipe
+from extrapolate.extensions import stack
 from extrapolate.extensions.critical_band import CriticalBand
 
 L, M = 16, 8
@@ -34,7 +34,7 @@ ROPE = [10 ** (-m / 2) for m in range(M)]  # 16 channels, theta 10 000
 def test_only_the_band_is_divided(
     text: str, band: range, s: float, make_model: Any, by_hand: Any, every_path: Any
 ) -> None:
-    made = recipe.parse(f"critical-band:{text}")
+    made = stack.parse(f"critical-band:{text}")
     assert made.to_fit is None
     plan = made.plan(ENCODING, L, 48)
     assert plan == Plan(frequency_scale=tuple(1 / s if m in band else 1.0 for m in range(M)))
@@ -46,18 +46,18 @@ def test_only_the_band_is_divided(
 
 @pytest.mark.parametrize("text", ["first=8", "first=3,width=0", "first=99", "first=0,factor=1"])
 def test_an_empty_band_and_a_factor_of_one_change_nothing(text: str) -> None:
-    assert recipe.parse(f"critical-band:{text}").plan(ENCODING, L, 48) == PLAIN
+    assert stack.parse(f"critical-band:{text}").plan(ENCODING, L, 48) == PLAIN
 
 
 def test_a_band_of_all_pairs_is_interpolation(make_model: Any, logits: Callable[..., Tensor]) -> None:
     model = make_model("rope", L)
-    plans = [recipe.parse(text).plan(model.encoding, L, 48) for text in ("critical-band:first=0", "pi")]
+    plans = [stack.parse(text).plan(model.encoding, L, 48) for text in ("critical-band:first=0", "pi")]
     torch.testing.assert_close(*(logits(model, 48, plan) for plan in plans), rtol=1e-4, atol=1e-4)
 
 
 def test_nothing_changes_within_the_training_length() -> None:
     for length in (1, L):
-        assert recipe.parse("critical-band:first=2").plan(ENCODING, L, length) == PLAIN
+        assert stack.parse("critical-band:first=2").plan(ENCODING, L, length) == PLAIN
 
 
 @pytest.mark.parametrize(("first", "width"), [(0, 8), (3, 2), (2, 5), (7, 1), (8, 0), (0, 1)])
@@ -100,9 +100,9 @@ def test_the_search_is_made_once_for_a_length_with_whatever_else_applies(monkeyp
 
     monkeypatch.setattr(fitting, "validation_windows", lambda *_: [SimpleNamespace(start_W=[0] * 3, length=10)])
     monkeypatch.setattr(fitting, "validation_loss", loss)
-    made = recipe.parse("critical-band:layers=global + log-n")
+    made = stack.parse("critical-band:layers=global + log-n")
 
-    def plan_of(candidate: recipe.Recipe) -> Plan:
+    def plan_of(candidate: stack.ExtensionStack) -> Plan:
         return candidate.plan(ENCODING, L, 64).of_layer(ENCODING)
 
     told: list[int] = []
@@ -117,7 +117,7 @@ def test_the_search_is_made_once_for_a_length_with_whatever_else_applies(monkeyp
 
 
 def test_stand_ins() -> None:
-    made = recipe.parse("critical-band:factor=2")
+    made = stack.parse("critical-band:factor=2")
     assert made.to_fit is made.parts[0]
     assert made.fitted(0.0).plan(ENCODING, L, 64) == PLAIN
     assert made.fitted(0.5).plan(ENCODING, L, 64) == Plan(frequency_scale=(0.5,) * M)
@@ -134,4 +134,4 @@ def test_stand_ins() -> None:
 )
 def test_what_is_refused(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
-        recipe.parse(f"critical-band:{text}")
+        stack.parse(f"critical-band:{text}")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from extrapolate.encodings.plan import PLAIN, Plan
-from extrapolate.extensions import recipe
+from extrapolate.extensions import stack
 from extrapolate.model.model import Model
 
 L = 16
@@ -95,7 +95,7 @@ def pretended(plan: Plan, length: int) -> np.ndarray:
 def test_distances(text: str, distance: Distance, length: int, make_model: Callable[..., Model]) -> None:
     if text == "self-extend":  # the group follows the length, and here it is the one at 4 L
         length = 64
-    plan = recipe.parse(text).plan(make_model("rope", L).encoding, L, length)
+    plan = stack.parse(text).plan(make_model("rope", L).encoding, L, length)
     actual = pretended(plan, length)
     for i in range(length):
         for j in range(i + 1):
@@ -126,7 +126,7 @@ def test_by_hand(
     if kind == "shaw" and "k=2.5" in text:
         pytest.skip("half a token: which of two vectors is nearer is a matter of rounding")
     model = make_model(kind, L, layers=1, heads=4 if kind == "rope" else 2, kv_heads=2)
-    plan = recipe.parse(text).plan(model.encoding, L, 64)
+    plan = stack.parse(text).plan(model.encoding, L, 64)
     expected = by_hand(model, 64, distance=distance, **rules(model, kind))
     for actual in every_path(model, 64, plan):
         torch.testing.assert_close(actual.double(), expected, rtol=1e-4, atol=3e-4)
@@ -137,7 +137,7 @@ def test_layers(
     text: str, distance: Distance, make_model: Callable[..., Model], by_hand: Callable[..., Tensor], logits: Any
 ) -> None:
     model = make_model("rope", L, layers=2, kv_heads=1)
-    plan = recipe.parse(text).plan(model.encoding, L, 64)
+    plan = stack.parse(text).plan(model.encoding, L, 64)
     expected = by_hand(model, 64, distance=distance, frequencies=ROPE)
     torch.testing.assert_close(logits(model, 64, plan).double(), expected, rtol=1e-4, atol=5e-4)
 
@@ -148,10 +148,10 @@ def test_other_frequencies_and_positions_apply_to_pretended_distances(
 ) -> None:
     distance = dict(CASES)[text]
     model = make_model("rope", L, layers=1)
-    squeezed = recipe.parse(f"{text} + pi:factor=2").plan(model.encoding, L, 48)
+    squeezed = stack.parse(f"{text} + pi:factor=2").plan(model.encoding, L, 48)
     expected = by_hand(model, 48, distance=lambda i, j: distance(i, j) / 2, frequencies=ROPE)
     torch.testing.assert_close(logits(model, 48, squeezed).double(), expected, rtol=1e-4, atol=2e-4)
-    slower = recipe.parse(f"ntk:factor=3 + {text}").plan(model.encoding, L, 48)
+    slower = stack.parse(f"ntk:factor=3 + {text}").plan(model.encoding, L, 48)
     expected = by_hand(model, 48, distance=distance, frequencies=[w * 3 ** (-m / 7) for m, w in enumerate(ROPE)])
     torch.testing.assert_close(logits(model, 48, slower).double(), expected, rtol=1e-4, atol=2e-4)
 
@@ -172,7 +172,7 @@ def test_identities_are_exact(
     text: str, length: int, kind: str, make_model: Callable[..., Model], logits: Callable[..., Tensor]
 ) -> None:
     model = make_model(kind, L, layers=1)
-    plan = recipe.parse(text).plan(model.encoding, L, length)
+    plan = stack.parse(text).plan(model.encoding, L, length)
     assert plan == PLAIN
     assert torch.equal(logits(model, length, plan), logits(model, length))
 
@@ -185,8 +185,8 @@ def test_identities_are_exact(
 )  # fmt: skip
 def test_one_token_beyond_an_identity_is_not_plain(text: str, length: int, make_model: Callable[..., Model]) -> None:
     encoding = make_model("rope", L).encoding
-    assert recipe.parse(text).plan(encoding, L, length - 1) == PLAIN
-    assert recipe.parse(text).plan(encoding, L, length) != PLAIN
+    assert stack.parse(text).plan(encoding, L, length - 1) == PLAIN
+    assert stack.parse(text).plan(encoding, L, length) != PLAIN
 
 
 @pytest.mark.parametrize("text", ["rerope:window=5,k=1.0000001", "self-extend:group=3,window=3", "dual-chunk"])
@@ -197,7 +197,7 @@ def test_first_tokens_are_as_ever(
     """Several branches give what one gives where no distance differs."""
     model = make_model(kind, L)
     first = {"r": 64, "s": 3, "d": 10}[text[0]]
-    plan = recipe.parse(text).plan(model.encoding, L, 64)
+    plan = stack.parse(text).plan(model.encoding, L, 64)
     torch.testing.assert_close(logits(model, 64, plan)[:first], logits(model, 64)[:first], rtol=1e-3, atol=1e-3)
 
 
@@ -206,15 +206,15 @@ def test_first_tokens_are_as_ever(
 def test_no_distance_leaves_the_trained_range(text: str, seq_len: int, make_model: Callable[..., Model]) -> None:
     encoding = make_model("rope", seq_len).encoding
     for length in (seq_len + 1, 2 * seq_len - 1, 2 * seq_len, 5 * seq_len + 3, 16 * seq_len):
-        found = pretended(recipe.parse(text).plan(encoding, seq_len, length), length)
+        found = pretended(stack.parse(text).plan(encoding, seq_len, length), length)
         assert np.nanmin(found) == 0
         assert np.nanmax(found) <= seq_len - 1
 
 
 def test_rerope_reaches_no_further_than_its_window(make_model: Callable[..., Model]) -> None:
     encoding = make_model("rope", 64).encoding
-    assert np.nanmax(pretended(recipe.parse("rerope").plan(encoding, 64, 1024), 1024)) == 8
-    assert np.nanmax(pretended(recipe.parse("rerope:k=16").plan(encoding, 64, 1024), 1024)) == 8 + (1023 - 8) / 16
+    assert np.nanmax(pretended(stack.parse("rerope").plan(encoding, 64, 1024), 1024)) == 8
+    assert np.nanmax(pretended(stack.parse("rerope:k=16").plan(encoding, 64, 1024), 1024)) == 8 + (1023 - 8) / 16
 
 
 def test_default_sizes(make_model: Callable[..., Model]) -> None:
@@ -228,7 +228,7 @@ def test_default_sizes(make_model: Callable[..., Model]) -> None:
     ):  # fmt: skip
         encoding = make_model("rope", seq_len).encoding
         for short, long in pairs:
-            plans = [recipe.parse(text).plan(encoding, seq_len, 8 * seq_len) for text in (short, long)]
+            plans = [stack.parse(text).plan(encoding, seq_len, 8 * seq_len) for text in (short, long)]
             assert plans[0] == plans[1] != PLAIN
 
 
@@ -238,7 +238,7 @@ def test_the_group_left_out_is_the_smallest_that_keeps_every_distance(
 ) -> None:
     encoding = make_model("rope", seq_len).encoding
     w = seq_len // 4 if window is None else window
-    left_out = recipe.parse("self-extend" + (f":window={window}" if window else ""))
+    left_out = stack.parse("self-extend" + (f":window={window}" if window else ""))
     for length in (seq_len + 1, 2 * seq_len, 3 * seq_len + 1, 4 * seq_len - 1, 7 * seq_len):
         i, j = np.arange(length)[:, None], np.arange(length)[None, :]
         group = 1
@@ -246,14 +246,14 @@ def test_the_group_left_out_is_the_smallest_that_keeps_every_distance(
             np.where(i - j < w, i - j, i // group + w - w // group - j // group).max(where=j <= i, initial=0) >= seq_len
         ):
             group += 1
-        expected = recipe.parse(f"self-extend:group={group},window={w}").plan(encoding, seq_len, length)
+        expected = stack.parse(f"self-extend:group={group},window={w}").plan(encoding, seq_len, length)
         assert left_out.plan(encoding, seq_len, length) == expected
 
 
 def test_a_group_that_does_not_divide_the_window_leaves_no_pair_nearer_than_it(
     make_model: Callable[..., Model],
 ) -> None:
-    plan = recipe.parse("self-extend:group=4,window=10").plan(make_model("rope", L).encoding, L, 80)
+    plan = stack.parse("self-extend:group=4,window=10").plan(make_model("rope", L).encoding, L, 80)
     found = pretended(plan, 80)
     i, j = np.indices((80, 80))
     far = i - j >= 10
@@ -265,7 +265,7 @@ def test_a_group_that_does_not_divide_the_window_leaves_no_pair_nearer_than_it(
 
 @pytest.mark.parametrize("window", [16, 40])
 def test_no_group_is_enough_for_a_window_of_the_whole_range(window: int, make_model: Callable[..., Model]) -> None:
-    made = recipe.parse(f"self-extend:window={window}")
+    made = stack.parse(f"self-extend:window={window}")
     encoding = make_model("rope", L).encoding
     assert made.plan(encoding, L, L) == PLAIN
     with pytest.raises(
@@ -290,24 +290,24 @@ def test_no_group_is_enough_for_a_window_of_the_whole_range(window: int, make_mo
 )
 def test_what_is_refused(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
-        recipe.parse(text)
+        stack.parse(text)
 
 
 @pytest.mark.parametrize("text", ["dual-chunk:chunk=8,local=8", "dual-chunk:local=12", "dual-chunk:chunk=2"])
 def test_chunks_must_be_more_than_what_they_overlap(text: str, make_model: Callable[..., Model]) -> None:
     with pytest.raises(ValueError, match="dual-chunk: chunk must be more than local"):
-        recipe.parse(text).plan(make_model("rope", L).encoding, L, 64)
+        stack.parse(text).plan(make_model("rope", L).encoding, L, 64)
 
 
 def test_string_sharpens_as_its_code_does(make_model: Callable[..., Model]) -> None:
     encoding = make_model("rope", 100).encoding
-    plan = recipe.parse("string").plan(encoding, 100, 128)
+    plan = stack.parse("string").plan(encoding, 100, 128)
     assert plan.logit_scale == pytest.approx((0.1 * np.log(2) + 1) ** 2)
-    assert plan == recipe.parse("string:shift=33,window=6").plan(encoding, 100, 128)
+    assert plan == stack.parse("string:shift=33,window=6").plan(encoding, 100, 128)
     found = pretended(plan, 127)
     assert np.nanmax(found) == 99
-    plain = recipe.parse("string:scale=1").plan(encoding, 100, 128)
+    plain = stack.parse("string:scale=1").plan(encoding, 100, 128)
     assert (plain.logit_scale, plain.pairs) == (1.0, plan.pairs)
-    assert recipe.parse("string").plan(encoding, 100, 33) == Plan(logit_scale=plan.logit_scale)
+    assert stack.parse("string").plan(encoding, 100, 33) == Plan(logit_scale=plan.logit_scale)
     with pytest.raises(ValueError, match="string: window must be at most shift, 33, not 34"):
-        recipe.parse("string:window=34").plan(encoding, 100, 128)
+        stack.parse("string:window=34").plan(encoding, 100, 128)

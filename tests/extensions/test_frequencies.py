@@ -15,7 +15,7 @@ from extrapolate import specs
 from extrapolate.encodings.base import Dims, Encoding
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.encodings.rope import RoPE
-from extrapolate.extensions import recipe
+from extrapolate.extensions import stack
 from extrapolate.model.model import Model, layer_encodings
 
 CPU = torch.device("cpu")
@@ -44,7 +44,7 @@ def frequencies(encoding: Encoding, plan: Plan) -> Tensor:
 def ours(text: str, d: int, theta: float, seq_len: int, length: int, encoding: str = "rope") -> tuple[Tensor, float]:
     """Frequencies, and what the scores are multiplied by."""
     made = encoding_of(encoding, d, seq_len, theta)
-    plan = recipe.parse(text).plan(made, seq_len, length)
+    plan = stack.parse(text).plan(made, seq_len, length)
     assert plan == Plan(frequency_scale=plan.frequency_scale, logit_scale=plan.logit_scale)
     return frequencies(made, plan), plan.logit_scale
 
@@ -83,7 +83,7 @@ def test_ntk_raises_the_base(d: int, theta: float, seq_len: int, s: float) -> No
 @pytest.mark.parametrize("d", [4, *HEAD_DIMS])
 @pytest.mark.parametrize("s", [2.0, 7.0])
 def test_ntk_leaves_the_fastest_alone_and_divides_the_slowest_by_the_factor(d: int, s: float) -> None:
-    scale = recipe.parse("ntk").plan(encoding_of("rope", d, 64, 1e4), 64, int(64 * s)).frequency_scale
+    scale = stack.parse("ntk").plan(encoding_of("rope", d, 64, 1e4), 64, int(64 * s)).frequency_scale
     assert scale[0] == 1.0
     assert scale[-1] == 1 / s
     assert list(scale) == sorted(scale, reverse=True)
@@ -100,10 +100,10 @@ def test_dynamic_ntk(d: int, theta: float, seq_len: int, factor: float) -> None:
 def test_dynamic_ntk_has_the_papers_factor_and_with_one_is_ntk() -> None:
     encoding = encoding_of("rope", 16, 64, 1e4)
     for length in (64, 100, 1024):
-        plans = {text: recipe.parse(text).plan(encoding, 64, length) for text in ("ntk", "dynamic-ntk:factor=1")}
+        plans = {text: stack.parse(text).plan(encoding, 64, length) for text in ("ntk", "dynamic-ntk:factor=1")}
         assert plans["ntk"] == plans["dynamic-ntk:factor=1"]
-        default = recipe.parse("dynamic-ntk").plan(encoding, 64, length)
-        assert default == recipe.parse("dynamic-ntk:factor=2").plan(encoding, 64, length)
+        default = stack.parse("dynamic-ntk").plan(encoding, 64, length)
+        assert default == stack.parse("dynamic-ntk:factor=2").plan(encoding, 64, length)
 
 
 @pytest.mark.parametrize("arguments", [{}, {"fast": 16.0, "slow": 2.0}, {"fast": 4.0, "slow": 0.5}])
@@ -120,7 +120,7 @@ def test_ntk_by_parts_and_yarn(d: int, theta: float, seq_len: int, factor: float
 
 def test_the_ramp_of_the_worked_example() -> None:
     """L 512, theta 10 000, K 64: pairs up to 3 keep their frequency, from 16 on all is divided."""
-    scale = recipe.parse("yarn").plan(encoding_of("rope", 64, 512, 1e4), 512, 2048).frequency_scale
+    scale = stack.parse("yarn").plan(encoding_of("rope", 64, 512, 1e4), 512, 2048).frequency_scale
     assert all(factor == 1.0 for factor in scale[:4])
     assert all(factor == 1 / 4 for factor in scale[16:])
     for m in range(3, 17):
@@ -241,7 +241,7 @@ def test_every_rotary_encoding_turns_by_the_frequencies_of_the_plan(spec: str, m
 def test_pope_by_hand_under_yarn(make_model: Callable[..., Model]) -> None:
     """One head's scores: a sum over channels of softplus products times a cosine. A^2 is the plan's."""
     model = make_model("pope", layers=1, heads=1, kv_heads=1)
-    plan = recipe.parse("yarn").plan(model.encoding, 16, 64)
+    plan = stack.parse("yarn").plan(model.encoding, 16, 64)
     w, logit_scale = theirs("yarn", 32, 1e4, 16, factor=4.0)
     assert plan.logit_scale == pytest.approx(logit_scale)
     q, k = torch.randn(2, 1, 1, 64, 16)
@@ -267,7 +267,7 @@ def test_yarn_of_a_model_multiplies_the_tables(
     model = make_model("rope", kv_heads=kv_heads)
     w, squared = theirs("yarn", 16, 1e4, 16, factor=length / 16)
     expected = by_hand(model, length, frequencies=w.double().tolist(), amplitude=squared**0.5)
-    for actual in every_path(model, length, recipe.parse("yarn").plan(model.encoding, 16, length)):
+    for actual in every_path(model, length, stack.parse("yarn").plan(model.encoding, 16, length)):
         torch.testing.assert_close(actual.double(), expected, rtol=1e-4, atol=2e-4)
 
 
@@ -278,7 +278,7 @@ def test_yarn_scales_the_channels_that_do_not_turn_too(
     w, squared = theirs("yarn", 16, 1e4, 16, factor=4.0, partial_rotary_factor=0.5)
     # The channels that turn come first, half and half of them.
     expected = by_hand(model, 64, frequencies=w.double().tolist(), factor=lambda h, i: squared)
-    actual = logits(model, 64, recipe.parse("yarn").plan(model.encoding, 16, 64))
+    actual = logits(model, 64, stack.parse("yarn").plan(model.encoding, 16, 64))
     torch.testing.assert_close(actual.double(), expected, rtol=1e-4, atol=2e-4)
 
 
@@ -305,7 +305,7 @@ def test_models(
     model = make_model("rope")
     w, squared = theirs(kind, 16, 1e4, 16, 48, **parameters)
     expected = by_hand(model, 48, frequencies=w.double().tolist(), amplitude=squared**0.5)
-    actual = logits(model, 48, recipe.parse(text).plan(model.encoding, 16, 48))
+    actual = logits(model, 48, stack.parse(text).plan(model.encoding, 16, 48))
     torch.testing.assert_close(actual.double(), expected, rtol=1e-4, atol=2e-4)
 
 
@@ -321,7 +321,7 @@ LEFT_OUT = ["ntk", "ntk-by-parts", "ntk-by-parts:ramp=turns", "yarn", "yarn:fast
 def test_neutral_parameters_are_the_plain_plan(text: str, logits: Callable[..., Tensor], make_model: Any) -> None:
     model = make_model("rope")
     for length in (8, 16) if text.startswith("dynamic-ntk") else (8, 16, 48):
-        plan = recipe.parse(text).plan(model.encoding, 16, length)
+        plan = stack.parse(text).plan(model.encoding, 16, length)
         assert plan == PLAIN
         assert torch.equal(logits(model, length, plan), logits(model, length))
 
@@ -330,8 +330,8 @@ def test_neutral_parameters_are_the_plain_plan(text: str, logits: Callable[..., 
 def test_nothing_changes_within_the_training_length(text: str) -> None:
     encoding = encoding_of("rope", 16, 16, 1e4)
     for length in (1, 8, 16):
-        assert recipe.parse(text).plan(encoding, 16, length) == PLAIN
-    assert recipe.parse(text).plan(encoding, 16, 17) != PLAIN
+        assert stack.parse(text).plan(encoding, 16, length) == PLAIN
+    assert stack.parse(text).plan(encoding, 16, 17) != PLAIN
 
 
 @pytest.mark.parametrize("text", LEFT_OUT)
@@ -339,9 +339,9 @@ def test_a_factor_left_out_is_computed_for_each_length(text: str) -> None:
     encoding = encoding_of("rope", 32, 64, 1e4)
     for length in (96, 128, 1024):
         given = f"{text}{',' if ':' in text else ':'}factor={length / 64}"
-        assert recipe.parse(text).plan(encoding, 64, length) == recipe.parse(given).plan(encoding, 64, length)
-        assert recipe.parse(given).plan(encoding, 64, 200) == recipe.parse(given).plan(encoding, 64, 400)
-        assert recipe.parse(text).plan(encoding, 64, length) != recipe.parse(text).plan(encoding, 64, length + 1)
+        assert stack.parse(text).plan(encoding, 64, length) == stack.parse(given).plan(encoding, 64, length)
+        assert stack.parse(given).plan(encoding, 64, 200) == stack.parse(given).plan(encoding, 64, 400)
+        assert stack.parse(text).plan(encoding, 64, length) != stack.parse(text).plan(encoding, 64, length + 1)
 
 
 @pytest.mark.parametrize(
@@ -365,19 +365,19 @@ def test_a_factor_left_out_is_computed_for_each_length(text: str) -> None:
 )  # fmt: skip
 def test_what_is_refused(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
-        recipe.parse(text)
+        stack.parse(text)
 
 
 @pytest.mark.parametrize("which", ["long", "short"])
 def test_a_list_of_another_length_is_refused(which: str) -> None:
-    made = recipe.parse(f"longrope:{which}=(1,2,3)")
+    made = stack.parse(f"longrope:{which}=(1,2,3)")
     with pytest.raises(ValueError, match="longrope: a list has 3 numbers, and the encoding 8 pairs"):
         made.plan(encoding_of("rope", 16, 16, 1e4), 16, 32 if which == "long" else 16)
 
 
 def test_scaled_frequencies_are_what_a_model_turns_by() -> None:
     encoding = encoding_of("rope", 16, 16, 1e4)
-    plan = recipe.parse("yarn").plan(encoding, 16, 64)
+    plan = stack.parse("yarn").plan(encoding, 16, 64)
     extended = encoding.extended(plan)
     assert isinstance(extended, RoPE)
     assert torch.equal(extended.scaled_frequencies(CPU), frequencies(encoding, plan))

@@ -13,7 +13,7 @@ from torch import Tensor
 from extrapolate.encodings.base import DISTANCES, FREQUENCIES, Dims, encodings
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.encodings.rope import RoPE
-from extrapolate.extensions import recipe
+from extrapolate.extensions import stack
 from extrapolate.extensions.jet_long import RegroupedPairs, SlowedPairs
 from extrapolate.model.branches import branches_of
 from extrapolate.model.model import Model, layer_encodings
@@ -41,7 +41,7 @@ def test_far_pairs_count_in_groups(
     text: str, length: int, group: int, window: int, kind: str, make_model: Any, by_hand: Any, every_path: Any
 ) -> None:
     model = make_model(kind, L, layers=1, kv_heads=1)
-    plan = recipe.parse(text).plan(model.encoding, L, length)
+    plan = stack.parse(text).plan(model.encoding, L, length)
     assert plan == Plan(pairs=RegroupedPairs(group, window))
     rule = {"bias": lambda q, h, r: -(2.0 ** (-4 * (h + 1))) * r} if kind == "alibi" else {"frequencies": ROPE}
     expected = by_hand(model, length, distance=regrouped(group, window), **rule)
@@ -77,7 +77,7 @@ def test_far_pairs_turn_more_slowly(
 ) -> None:
     """One layer by hand: a pair's angle is w r up to the window, and goes on at w' from there."""
     model = make_model("rope", L, layers=1, kv_heads=kv_heads)
-    plan = recipe.parse(text).plan(model.encoding, L, length)
+    plan = stack.parse(text).plan(model.encoding, L, length)
     slow, factor = slowed(length, window, **turns)
     assert plan.logit_scale == pytest.approx(factor)
     expected = one_layer(model, length, slow, window, factor)
@@ -169,7 +169,7 @@ def test_other_frequencies_and_positions_apply_to_far_pairs_too(
     """Also to the turn up to the window. Half of every position is half of every frequency."""
     model = make_model("rope", L, layers=1)
     slow, factor = slowed(48, 2)
-    plan = recipe.parse(f"{other} + jet-long-freq:window=2").plan(model.encoding, L, 48)
+    plan = stack.parse(f"{other} + jet-long-freq:window=2").plan(model.encoding, L, 48)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys.modules[__name__], "ROPE", [w * share for w, share in zip(ROPE, shares, strict=True)])
         expected = one_layer(model, 48, [w * share for w, share in zip(slow, shares, strict=True)], 2, factor)
@@ -181,7 +181,7 @@ def test_the_ramp_ends_at_the_last_pair() -> None:
     """Even that one completes 11.6 turns here. A ramp up to one turn would go on to pair 12 of 0 to 7."""
     encoding = RoPE(Dims(64, 4, 16, 4096), theta=100.0)
     s = (8192 - 256) / (4096 - 256)
-    plan = recipe.parse("jet-long-freq").plan(encoding, 4096, 8192)
+    plan = stack.parse("jet-long-freq").plan(encoding, 4096, 8192)
     assert isinstance(plan.pairs, SlowedPairs)
     assert plan.pairs.scale == pytest.approx([1] * 6 + [(1 + 1 / s) / 2, 1 / s])
 
@@ -189,7 +189,7 @@ def test_the_ramp_ends_at_the_last_pair() -> None:
 def test_layers_without_rotation_and_with_unscaled_frequencies_are_left_alone(make_model: Any, logits: Any) -> None:
     """RNoPE's fourth layer has no angles, and a local layer of local-global keeps its own."""
     model = make_model("rnope:every=1", L, layers=1)
-    plan = recipe.parse("jet-long-freq").plan(model.encoding, L, 48)
+    plan = stack.parse("jet-long-freq").plan(model.encoding, L, 48)
     expected = logits(model, 48, Plan(logit_scale=plan.logit_scale))
     torch.testing.assert_close(logits(model, 48, plan), expected, rtol=1e-4, atol=1e-4)
     model = make_model("local-global:every=2,window=40", L, layers=2)
@@ -203,8 +203,8 @@ def test_layers_without_rotation_and_with_unscaled_frequencies_are_left_alone(ma
 def test_nothing_changes_within_the_training_length(text: str, make_model: Any) -> None:
     encoding = make_model("rope", L).encoding
     for length in (1, 8, L):
-        assert recipe.parse(text).plan(encoding, L, length) == PLAIN
-    assert recipe.parse(text).plan(encoding, L, L + 1) != PLAIN
+        assert stack.parse(text).plan(encoding, L, length) == PLAIN
+    assert stack.parse(text).plan(encoding, L, L + 1) != PLAIN
 
 
 def test_default_windows() -> None:
@@ -212,7 +212,7 @@ def test_default_windows() -> None:
         encoding = RoPE(Dims(64, 4, 16, seq_len))
         for name in ("jet-long", "jet-long-freq"):
             plans = [
-                recipe.parse(text).plan(encoding, seq_len, 4 * seq_len) for text in (name, f"{name}:window={window}")
+                stack.parse(text).plan(encoding, seq_len, 4 * seq_len) for text in (name, f"{name}:window={window}")
             ]
             assert plans[0] == plans[1]
 
@@ -229,23 +229,23 @@ def test_where_it_means_something(make_model: Any) -> None:
     for name in encodings.names():
         model = make_model(name, L)
         spectrum = model.encoding.spectrum()
-        applies = "jet-long-freq" in recipe.applicable(model)
+        applies = "jet-long-freq" in stack.applicable(model)
         accepted = {FREQUENCIES, DISTANCES} <= model.encoding.accepts
         assert applies == (spectrum is not None and name != "fope" and accepted), name
     with pytest.raises(ValueError, match="jet-long-freq does not apply to FoPE: it turns queries once more, and pairs"):
-        recipe.check_applies(recipe.parse("jet-long-freq"), make_model("fope", L))
+        stack.check_applies(stack.parse("jet-long-freq"), make_model("fope", L))
 
 
 @pytest.mark.parametrize("name", ["jet-long", "jet-long-freq"])
 def test_what_is_refused(name: str, make_model: Any) -> None:
     with pytest.raises(ValueError, match=f"{name}: window must be at least 0, not -1"):
-        recipe.parse(f"{name}:window=-1")
+        stack.parse(f"{name}:window=-1")
     encoding = make_model("rope", L).encoding
     for length in (4, 64):
         message = re.escape(f"{name}: window must be less than the training length, 16, not 16")
         with pytest.raises(ValueError, match=message):
-            recipe.parse(f"{name}:window=16").plan(encoding, L, length)
+            stack.parse(f"{name}:window=16").plan(encoding, L, length)
     with pytest.raises(ValueError, match="both change the pairs"):
-        recipe.parse(f"{name} + rerope")
+        stack.parse(f"{name} + rerope")
     with pytest.raises(ValueError, match="jet-long-freq: fast must be more turns than slow"):
-        recipe.parse("jet-long-freq:fast=1")
+        stack.parse("jet-long-freq:fast=1")

@@ -11,7 +11,7 @@ import torch
 
 from extrapolate.encodings.base import Dims, encodings
 from extrapolate.encodings.plan import LAYERS, PLAIN, Plan, is_of
-from extrapolate.extensions import recipe
+from extrapolate.extensions import stack
 from extrapolate.model.attention import Setting
 from extrapolate.model.model import Model, layer_encodings
 
@@ -79,8 +79,8 @@ def test_each_layer_by_hand(
 ) -> None:
     model = make_model(spec, L, layers=4, kv_heads=1)
     usual = {"distance": alternate(near, far), "frequencies": alternate(ROPE, [] if spec == RNOPE else ROPE)}
-    made = recipe.parse(text)
-    recipe.check_applies(made, model)
+    made = stack.parse(text)
+    stack.check_applies(made, model)
     expected = by_hand(model, N, **(usual | rules))
     for actual in every_path(model, N, made.plan(model.encoding, L, N)):
         torch.testing.assert_close(actual.double(), expected, rtol=1e-4, atol=1e-3)
@@ -91,8 +91,8 @@ def test_all_layers_of_a_kind_are_the_whole_model(make_model: Any, logits: Any) 
     for name in ("sinusoidal", "rope", "expe", "alibi"):
         model = make_model(name, L)
         for text in ("pi", "log-n", "pi + log-n"):
-            plan = recipe.parse(text).plan(model.encoding, L, N)
-            only = recipe.parse(text.replace("pi", "pi:layers=global")).plan(model.encoding, L, N)
+            plan = stack.parse(text).plan(model.encoding, L, N)
+            only = stack.parse(text.replace("pi", "pi:layers=global")).plan(model.encoding, L, N)
             assert only.everywhere(model.encodings) == plan
             assert torch.equal(logits(model, N, only), logits(model, N, plan))
 
@@ -100,19 +100,19 @@ def test_all_layers_of_a_kind_are_the_whole_model(make_model: Any, logits: Any) 
 def test_nothing_changes_within_the_training_length(make_model: Any) -> None:
     model = make_model(RNOPE, L)
     for text in ("yarn:layers=rotated", "log-n:layers=global", "jet-long:layers=local", "pi:layers=local"):
-        assert recipe.parse(text).plan(model.encoding, L, L) == PLAIN
-        assert recipe.parse(text).plan(model.encoding, L, L + 1) != PLAIN
+        assert stack.parse(text).plan(model.encoding, L, L) == PLAIN
+        assert stack.parse(text).plan(model.encoding, L, L + 1) != PLAIN
     for length in (1, L - 1):
-        assert recipe.parse("llama4").plan(model.encoding, L, length) == PLAIN
-    assert recipe.parse("llama4").plan(model.encoding, L, L) != PLAIN  # the last query's step, as in its code
+        assert stack.parse("llama4").plan(model.encoding, L, length) == PLAIN
+    assert stack.parse("llama4").plan(model.encoding, L, L) != PLAIN  # the last query's step, as in its code
     for text in ("llama4:c=0", "yarn:factor=1,layers=local", "self-extend:group=1,layers=local"):
-        assert recipe.parse(text).plan(model.encoding, L, N) == PLAIN
+        assert stack.parse(text).plan(model.encoding, L, N) == PLAIN
 
 
 def test_one_setting_serves_every_pass(make_model: Any, logits: Any) -> None:
     """A setting holds what is for each layer, and the plan of a setting may be set again."""
     model = make_model(MIXED, L, layers=4)
-    plan = recipe.parse("pi:layers=local + temperature:layers=rotated,c=0.4").plan(model.encoding, L, N)
+    plan = stack.parse("pi:layers=local + temperature:layers=rotated,c=0.4").plan(model.encoding, L, N)
     setting = model.setting(plan)
     assert isinstance(setting, Setting)
     assert setting.plan.logit_scale != 1.0
@@ -152,13 +152,13 @@ def test_kinds_of_layers() -> None:
 
 
 def test_text_and_label() -> None:
-    made = recipe.parse("yarn:layers=global,factor=8 + log-n")
+    made = stack.parse("yarn:layers=global,factor=8 + log-n")
     assert made.text == "yarn:factor=8,layers=global + log-n"
     assert made.label() == "YaRN(8, global layers) + log-n"
-    assert recipe.parse(made.text).label() == made.label()
-    assert recipe.parse("llama4").label() == "Llama 4"
-    assert recipe.parse("llama4:layers=unrotated").label() == "Llama 4"
-    fitted = recipe.parse("temperature:layers=global").fitted(0.4)
+    assert stack.parse(made.text).label() == made.label()
+    assert stack.parse("llama4").label() == "Llama 4"
+    assert stack.parse("llama4:layers=unrotated").label() == "Llama 4"
+    fitted = stack.parse("temperature:layers=global").fitted(0.4)
     assert fitted.label() == "Temperature(0.4, global layers)"
     assert fitted.plan(None, L, 2 * L).only == (("global", Plan(logit_scale=1 + 0.4 * math.log(2))),)
 
@@ -180,7 +180,7 @@ def test_text_and_label() -> None:
 def test_what_no_layer_would_take_is_refused(spec: str, text: str, message: str, make_model: Any) -> None:
     model: Model = make_model(spec, L)
     with pytest.raises(ValueError, match=re.escape(message)):
-        recipe.check_applies(recipe.parse(text), model)
+        stack.check_applies(stack.parse(text), model)
 
 
 @pytest.mark.parametrize(
@@ -195,9 +195,9 @@ def test_what_no_layer_would_take_is_refused(spec: str, text: str, message: str,
 )
 def test_what_is_refused(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
-        recipe.parse(text)
+        stack.parse(text)
 
 
 def test_numbers_out_of_range_are_refused_in_some_layers_too(make_model: Any) -> None:
     with pytest.raises(ValueError, match="at 48 tokens by a number that float32 does not have"):
-        recipe.parse("pi:factor=1e-38,layers=global").plan(make_model("rope", L).encoding, L, N)
+        stack.parse("pi:factor=1e-38,layers=global").plan(make_model("rope", L).encoding, L, N)

@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 from extrapolate.encodings.plan import Plan
-from extrapolate.extensions import recipe
+from extrapolate.extensions import stack
 
 L = 16
 
 
 def test_llama4_clashes_with_ssmax(make_model: Any) -> None:
-    assert "llama4" not in recipe.applicable(make_model("rnope", L, ssmax=True))
-    assert "llama4" in recipe.applicable(make_model("rnope", L))
+    assert "llama4" not in stack.applicable(make_model("rnope", L, ssmax=True))
+    assert "llama4" in stack.applicable(make_model("rnope", L))
 
 
 def test_the_formula_in_float64() -> None:
@@ -32,4 +32,4 @@ NAMES = "none alibi expe fox rnope dape rope p-rope pope xpos local-global rando
 def test_it_is_for_models_with_a_layer_that_does_not_rotate(name: str, make_model: Any) -> None:
     """RNoPE has such a layer among others; random wraps RoPE."""
     applies = name in ("none", "alibi", "expe", "fox", "rnope", "dape")
-    assert ("llama4" in recipe.applicable(make_model(name, L))) == applies
+    assert ("llama4" in stack.applicable(make_model(name, L))) == applies

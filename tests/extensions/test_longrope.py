@@ -14,7 +14,7 @@ from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.encodings.rope import RoPE
 from extrapolate.errors import UserError
 from extrapolate.evaluation import fitting
-from extrapolate.extensions import recipe
+from extrapolate.extensions import stack
 from extrapolate.extensions.longrope import LongRoPE
 
 L, M, S = 16, 8, 4.0
@@ -53,14 +53,14 @@ def test_it_tries_as_often_as_it_says_and_finds_the_best_of_what_it_tried(search
 
 
 def test_more_tries_come_nearer_to_a_valley_than_any_start() -> None:
-    at_start = min(far_from(VALLEY, recipe.parse(text).plan(ENCODING, L, 64)) for text in STARTS)
+    at_start = min(far_from(VALLEY, stack.parse(text).plan(ENCODING, L, 64)) for text in STARTS)
     assert far_from(VALLEY, found(512)[1]) < 0.02 < at_start
 
 
 @pytest.mark.parametrize("text", STARTS)
 def test_it_begins_with_the_known_lists(text: str) -> None:
     """So it finds each of them again if nothing is better, to the four digits that a list has."""
-    target = factors_of(recipe.parse(text).plan(ENCODING, L, 64))
+    target = factors_of(stack.parse(text).plan(ENCODING, L, 64))
     np.testing.assert_allclose(factors_of(found(32, target)[1]), target, rtol=6e-4)
     ntk = S ** (np.arange(M) / (M - 1))
     np.testing.assert_allclose(factors_of(found(32, ntk)[1]), ntk, rtol=6e-4)
@@ -102,7 +102,7 @@ def test_it_is_fitted_for_each_length_with_whatever_else_applies(monkeypatch: py
 
     monkeypatch.setattr(fitting, "validation_windows", lambda *_: [SimpleNamespace(start_W=[0] * 3, length=10)])
     monkeypatch.setattr(fitting, "validation_loss", loss)
-    made, model = recipe.parse("longrope:search=32 + log-n"), SimpleNamespace(encoding=ENCODING)
+    made, model = stack.parse("longrope:search=32 + log-n"), SimpleNamespace(encoding=ENCODING)
     told: list[int] = []
     arguments = (made, lambda candidate: candidate.plan(ENCODING, L, 64), model, None, L)
     best = fitting.fitted(*arguments, 64, "fp32", lambda inputs, loss: told.append(inputs))
@@ -126,7 +126,7 @@ def test_it_is_fitted_for_each_length_with_whatever_else_applies(monkeypatch: py
 )
 def test_what_is_refused(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
-        recipe.parse(f"longrope:{text}")
+        stack.parse(f"longrope:{text}")
 
 
 def test_without_scipy_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

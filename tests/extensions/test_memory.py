@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from extrapolate.extensions import recipe
+from extrapolate.extensions import stack
 from extrapolate.model import attention
 from extrapolate.model.model import Model
 
@@ -53,7 +53,7 @@ def test_no_path_holds_all_pairs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     model = make_model(encoding, L, heads=HEADS, kv_heads=1, layers=2 if encoding == "rnope" else 1)
-    plan = recipe.parse(text).plan(model.encoding, L, LENGTH)
+    plan = stack.parse(text).plan(model.encoding, L, LENGTH)
     whole = logits(model, LENGTH, plan)
     monkeypatch.setattr(attention, "QUERIES_PER_CHUNK", CHUNK)
     with Largest() as largest:
@@ -82,5 +82,5 @@ def test_a_window_holds_no_keys_before_it(
 
     monkeypatch.setattr(attention, "chunk_context", spy)
     monkeypatch.setattr(attention, "QUERIES_PER_CHUNK", CHUNK)
-    logits(model, LENGTH, recipe.parse("window:size=5").plan(model.encoding, L, LENGTH))
+    logits(model, LENGTH, stack.parse("window:size=5").plan(model.encoding, L, LENGTH))
     assert max(seen) == CHUNK + 5 - 1

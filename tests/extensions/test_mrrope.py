@@ -10,7 +10,7 @@ from torch import Tensor
 from extrapolate.encodings.base import Dims, Encoding
 from extrapolate.encodings.plan import PLAIN
 from extrapolate.encodings.rope import RoPE
-from extrapolate.extensions import recipe
+from extrapolate.extensions import stack
 from extrapolate.model.model import Model
 
 SPECTRA = [
@@ -46,7 +46,7 @@ def divisors(d: int, theta: float, seq_len: int, s: float, form: str, fast: floa
 @pytest.mark.parametrize("s", [1.5, 4.0, 16.0])
 @pytest.mark.parametrize(("d", "theta", "seq_len"), SPECTRA)
 def test_every_pair_is_divided_by_the_papers_product(d: int, theta: float, seq_len: int, s: float, form: str) -> None:
-    plan = recipe.parse(f"mrrope:factor={s},form={form}").plan(rope(d, theta, seq_len), seq_len, 2 * seq_len)
+    plan = stack.parse(f"mrrope:factor={s},form={form}").plan(rope(d, theta, seq_len), seq_len, 2 * seq_len)
     expected = divisors(d, theta, seq_len, s, form)
     assert [1 / factor for factor in plan.frequency_scale] == pytest.approx(expected, rel=1e-10)
     assert plan.logit_scale == pytest.approx((0.1 * math.log(s) + 1) ** 2)
@@ -55,7 +55,7 @@ def test_every_pair_is_divided_by_the_papers_product(d: int, theta: float, seq_l
 def test_the_ends_of_the_ramp_can_be_moved() -> None:
     for form in ("uni", "pro"):
         text = f"mrrope:factor=4,form={form},fast=8,slow=2"
-        plan = recipe.parse(text).plan(rope(64, 1e4, 512), 512, 1024)
+        plan = stack.parse(text).plan(rope(64, 1e4, 512), 512, 1024)
         expected = divisors(64, 1e4, 512, 4, form, fast=8, slow=2)
         assert [1 / factor for factor in plan.frequency_scale] == pytest.approx(expected, rel=1e-10)
 
@@ -63,7 +63,7 @@ def test_the_ends_of_the_ramp_can_be_moved() -> None:
 def test_pro_divides_later_than_uni() -> None:
     """L 512, theta 10 000, K 64: the ramp goes from pair 3 to 16."""
     encoding = rope(64, 1e4, 512)
-    uni, pro = (recipe.parse(text).plan(encoding, 512, 4096).frequency_scale for text in ("mrrope:form=uni", "mrrope"))
+    uni, pro = (stack.parse(text).plan(encoding, 512, 4096).frequency_scale for text in ("mrrope:form=uni", "mrrope"))
     for m in range(32):
         if 3 < m < 16:
             assert 1 > pro[m] > uni[m] > 1 / 8
@@ -75,12 +75,12 @@ def test_what_is_left_out_follows_the_length_and_changes_nothing_within_l() -> N
     encoding = rope(32, 1e4, 64)
     for form in ("uni", "pro"):
         for length in (1, 64):
-            assert recipe.parse(f"mrrope:form={form}").plan(encoding, 64, length) == PLAIN
-        assert recipe.parse(f"mrrope:form={form},factor=1").plan(encoding, 64, 256) == PLAIN
-        given = recipe.parse(f"mrrope:form={form},factor=1.5").plan(encoding, 64, 200)
-        assert recipe.parse(f"mrrope:form={form}").plan(encoding, 64, 96) == given
-    assert recipe.parse("mrrope").plan(encoding, 64, 96) == recipe.parse("mrrope:form=pro").plan(encoding, 64, 96)
-    assert recipe.parse("mrrope:factor=0.5").plan(encoding, 64, 64).logit_scale == 1.0
+            assert stack.parse(f"mrrope:form={form}").plan(encoding, 64, length) == PLAIN
+        assert stack.parse(f"mrrope:form={form},factor=1").plan(encoding, 64, 256) == PLAIN
+        given = stack.parse(f"mrrope:form={form},factor=1.5").plan(encoding, 64, 200)
+        assert stack.parse(f"mrrope:form={form}").plan(encoding, 64, 96) == given
+    assert stack.parse("mrrope").plan(encoding, 64, 96) == stack.parse("mrrope:form=pro").plan(encoding, 64, 96)
+    assert stack.parse("mrrope:factor=0.5").plan(encoding, 64, 64).logit_scale == 1.0
 
 
 @pytest.mark.parametrize("form", ["uni", "pro"])
@@ -90,7 +90,7 @@ def test_a_model_multiplies_its_tables(
     model = make_model("rope", kv_heads=1)
     frequencies = [10 ** (-m / 2) / by for m, by in enumerate(divisors(16, 1e4, 16, 3.0, form))]
     expected = by_hand(model, 48, frequencies=frequencies, amplitude=0.1 * math.log(3) + 1)
-    for actual in every_path(model, 48, recipe.parse(f"mrrope:form={form}").plan(model.encoding, 16, 48)):
+    for actual in every_path(model, 48, stack.parse(f"mrrope:form={form}").plan(model.encoding, 16, 48)):
         torch.testing.assert_close(actual.double(), expected, rtol=1e-4, atol=2e-4)
 
 
@@ -104,4 +104,4 @@ def test_a_model_multiplies_its_tables(
 )
 def test_what_is_refused(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        recipe.parse(text)
+        stack.parse(text)

@@ -16,7 +16,7 @@ from extrapolate.encodings.base import Dims
 from extrapolate.encodings.learned import Learned
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.encodings.t5 import T5
-from extrapolate.extensions import recipe
+from extrapolate.extensions import stack
 from extrapolate.model.model import Model
 
 L, WIDTH = 16, 32
@@ -45,7 +45,7 @@ def test_pi_is_transformers_linear_scaling(
 ) -> None:
     model = make_model("rope", L, kv_heads=1)
     expected = by_hand(model, 64, frequencies=linear(factor))
-    for actual in every_path(model, 64, recipe.parse(text).plan(model.encoding, L, 64)):
+    for actual in every_path(model, 64, stack.parse(text).plan(model.encoding, L, 64)):
         torch.testing.assert_close(actual.double(), expected, rtol=1e-4, atol=2e-4)
 
 
@@ -61,7 +61,7 @@ def test_pi_evaluates_sinusoids_in_between(
     model = make_model("sinusoidal", L)
     added = torch.tensor([sinusoid(i * L / 40) for i in range(40)], dtype=torch.float64)
     expected = by_hand(model, 40, embed=lambda x: x + 0.5 * added)
-    actual = logits(model, 40, recipe.parse("pi").plan(model.encoding, L, 40))
+    actual = logits(model, 40, stack.parse("pi").plan(model.encoding, L, 40))
     torch.testing.assert_close(actual.double(), expected, rtol=1e-4, atol=2e-4)
 
 
@@ -84,7 +84,7 @@ def test_pi_divides_the_distance_of_a_bias(
         ),
     }
     expected = by_hand(model, 64, distance=lambda i, j: (i - j) / 4, bias=biases[encoding])
-    actual = logits(model, 64, recipe.parse("pi").plan(model.encoding, L, 64))
+    actual = logits(model, 64, stack.parse("pi").plan(model.encoding, L, 64))
     torch.testing.assert_close(actual.double(), expected, rtol=1e-4, atol=3e-4)
 
 
@@ -93,7 +93,7 @@ def test_a_distance_of_whole_tokens_is_in_its_bucket_wherever_it_is(factor: int)
     """Positions i / factor are rounded, and T5 rounds their difference down."""
     length = factor * 64
     encoding = T5(Dims(32, 2, 16, 64))
-    pos_T = torch.arange(length, dtype=torch.float32) * recipe.parse("pi").plan(encoding, 64, length).position_scale
+    pos_T = torch.arange(length, dtype=torch.float32) * stack.parse("pi").plan(encoding, 64, length).position_scale
     buckets = encoding.bucket(pos_T[:, None] - pos_T[None, :])
     for r in range(0, length, factor):
         here = buckets.diagonal(-r)
@@ -106,7 +106,7 @@ def test_pi_presents_every_position_divided(
 ) -> None:
     """As if the first layer had said so itself."""
     model = make_model(encoding, L)
-    actual = logits(model, 64, recipe.parse("pi").plan(model.encoding, L, 64))
+    actual = logits(model, 64, stack.parse("pi").plan(model.encoding, L, 64))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(model.encoding), "positions", lambda self, index_T: index_T / 4)
         expected = logits(model, 64)
@@ -151,7 +151,7 @@ def test_both_readings_of_expes_scaling(
 ) -> None:
     model = make_model(encoding, L)
     expected = by_hand(model, 64, read=written(model, 64, scale, position_scale))
-    actual = logits(model, 64, recipe.parse(text).plan(model.encoding, L, 64))
+    actual = logits(model, 64, stack.parse(text).plan(model.encoding, L, 64))
     torch.testing.assert_close(actual.double(), expected, rtol=1e-4, atol=2e-4)
 
 
@@ -172,14 +172,14 @@ def test_a_table_is_stretched(
     model = make_model("learned", L)
     table = model.state_dict()["blocks.0.encoding.table_LD"].double()
     expected = by_hand(model, length, embed=lambda x: x + stretched(table, length))
-    plan = recipe.parse("table-resize").plan(model.encoding, L, length)
+    plan = stack.parse("table-resize").plan(model.encoding, L, length)
     torch.testing.assert_close(logits(model, length, plan).double(), expected, rtol=1e-4, atol=2e-4)
 
 
 @pytest.mark.parametrize("length", [2, 8, 16, 17, 100, 1000, 4096])
 def test_both_ends_of_a_table_stay(length: int) -> None:
     encoding = Learned(Dims(WIDTH, 2, 16, L))
-    plan = recipe.parse("table-resize").plan(encoding, L, length)
+    plan = stack.parse("table-resize").plan(encoding, L, length)
     pos_T = torch.arange(length, dtype=torch.float32) * plan.position_scale
     read = encoding.embed(torch.zeros(1, length, WIDTH), pos_T)[0].detach()
     assert torch.equal(read[0], encoding.table_LD[0])
@@ -196,14 +196,14 @@ def test_both_ends_of_a_table_stay(length: int) -> None:
 def test_how_far_an_encoding_reaches(make_model: Callable[..., Model]) -> None:
     learned = make_model("learned", L).encoding
     for length in (L + 1, 64, 999):
-        plan = recipe.parse("table-resize").plan(learned, L, length)
+        plan = stack.parse("table-resize").plan(learned, L, length)
         assert learned.defined_at(length, plan)
         assert not learned.defined_at(length, PLAIN)
         assert not learned.defined_at(length + length // L, plan)
     xpos = make_model("xpos", L).encoding
     assert xpos.max_length is not None
     assert not xpos.defined_at(2 * xpos.max_length, PLAIN)
-    assert xpos.defined_at(2 * xpos.max_length, recipe.parse("pi").plan(xpos, L, 2 * xpos.max_length))
+    assert xpos.defined_at(2 * xpos.max_length, stack.parse("pi").plan(xpos, L, 2 * xpos.max_length))
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_what_changes_nothing_exactly(
 ) -> None:
     model = make_model(encoding, L, layers=1)
     for length in lengths:
-        plan = recipe.parse(text).plan(model.encoding, L, length)
+        plan = stack.parse(text).plan(model.encoding, L, length)
         assert plan == PLAIN
         assert torch.equal(logits(model, length, plan), logits(model, length))
 
@@ -232,16 +232,16 @@ def test_a_factor_left_out_is_computed_for_each_length(
 ) -> None:
     encoding = make_model("expe", L).encoding
     positions = Plan(position_scale=pytest.approx(scale, rel=1e-15))
-    assert recipe.parse("pi").plan(encoding, L, length) == positions
-    assert recipe.parse("expe-scale:reading=positions").plan(encoding, L, length) == positions
-    assert recipe.parse("expe-scale").plan(encoding, L, length) == Plan(value_scale=scale)
+    assert stack.parse("pi").plan(encoding, L, length) == positions
+    assert stack.parse("expe-scale:reading=positions").plan(encoding, L, length) == positions
+    assert stack.parse("expe-scale").plan(encoding, L, length) == Plan(value_scale=scale)
 
 
 def test_a_factor_given_is_the_same_for_each_length(make_model: Callable[..., Model]) -> None:
     encoding = make_model("expe", L).encoding
     for length in (8, 16, 256):
-        assert recipe.parse("pi:factor=2").plan(encoding, L, length) == Plan(position_scale=0.5)
-        assert recipe.parse("expe-scale:factor=0.5").plan(encoding, L, length) == Plan(value_scale=0.5)
+        assert stack.parse("pi:factor=2").plan(encoding, L, length) == Plan(position_scale=0.5)
+        assert stack.parse("expe-scale:factor=0.5").plan(encoding, L, length) == Plan(value_scale=0.5)
 
 
 @pytest.mark.parametrize("name", ["pi", "expe-scale"])
@@ -256,16 +256,16 @@ def test_a_factor_given_is_the_same_for_each_length(make_model: Callable[..., Mo
 )
 def test_factors_that_are_refused(name: str, factor: str, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(f"{name}: {message}")):
-        recipe.parse(f"{name}:factor={factor}")
+        stack.parse(f"{name}:factor={factor}")
 
 
 def test_readings_that_are_refused() -> None:
     with pytest.raises(ValueError, match="expe-scale: reading=both is not values or positions"):
-        recipe.parse("expe-scale:reading=both")
+        stack.parse("expe-scale:reading=both")
 
 
 def test_no_position_leaves_the_trained_range_under_pi(make_model: Callable[..., Model]) -> None:
     encoding = make_model("rope", L).encoding
     for length in (L, L + 1, 3 * L, 1000):
-        scale = recipe.parse("pi").plan(encoding, L, length).position_scale
+        scale = stack.parse("pi").plan(encoding, L, length).position_scale
         assert np.float32(length - 1) * np.float32(scale) < L

@@ -11,7 +11,7 @@ from torch import Tensor
 from extrapolate.encodings.base import Dims, Encoding
 from extrapolate.encodings.plan import PLAIN
 from extrapolate.encodings.rope import RoPE
-from extrapolate.extensions import recipe
+from extrapolate.extensions import stack
 from extrapolate.model.model import Model
 
 L = 16
@@ -23,7 +23,7 @@ def rope(d: int, theta: float = 1e4, seq_len: int = 64) -> Encoding:
 
 
 def scale(text: str, encoding: Encoding, length: int = 256, seq_len: int = 64) -> list[float]:
-    return list(recipe.parse(text).plan(encoding, seq_len, length).frequency_scale)
+    return list(stack.parse(text).plan(encoding, seq_len, length).frequency_scale)
 
 
 def tapered(count: int, n: int) -> list[float]:
@@ -51,7 +51,7 @@ def test_the_taper_leaves_its_first_pair_and_stops_the_last(n: int) -> None:
 
 def test_no_taper_and_one_of_a_pair_change_nothing_and_a_larger_one_takes_every_pair() -> None:
     for n in (0, 1):
-        assert recipe.parse(f"clipped-rope:pairs={n}").plan(rope(32), 64, 256) == PLAIN
+        assert stack.parse(f"clipped-rope:pairs={n}").plan(rope(32), 64, 256) == PLAIN
     assert scale("clipped-rope:pairs=99", rope(32)) == scale("clipped-rope:pairs=16", rope(32))
 
 
@@ -84,9 +84,9 @@ def test_what_stands_still_goes_on_standing_still() -> None:
 @pytest.mark.parametrize("base", ["yarn", "yarn:factor=8", "ntk", "mrrope:form=uni", "longrope", "resonance"])
 def test_a_base_is_applied_first_and_sharpens_as_ever(name: str, base: str) -> None:
     encoding = rope(32)
-    plain = recipe.parse(base).plan(encoding, 64, 256)
+    plain = stack.parse(base).plan(encoding, 64, 256)
     text = f"{name}{',' if ':' in name else ':'}base=({base})"
-    plan = recipe.parse(text).plan(encoding, 64, 256)
+    plan = stack.parse(text).plan(encoding, 64, 256)
     assert plan.logit_scale == plain.logit_scale
     for m, (factor, of_base) in enumerate(zip(plan.frequency_scale, plain.frequency_scale, strict=True)):
         if name == "resonance":
@@ -94,7 +94,7 @@ def test_a_base_is_applied_first_and_sharpens_as_ever(name: str, base: str) -> N
             assert factor == pytest.approx(of_base * wavelength / round(wavelength))
         else:
             assert factor == pytest.approx(of_base * tapered(16, 3)[m])
-    assert recipe.parse(recipe.parse(text).text).plan(encoding, 64, 256) == plan
+    assert stack.parse(stack.parse(text).text).plan(encoding, 64, 256) == plan
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_models(
         factors[1] = 1 / 3
     frequencies = [w * factor for w, factor in zip(ROPE, factors, strict=True)]
     expected = by_hand(model, 48, frequencies=frequencies, amplitude=amplitude)
-    for actual in every_path(model, 48, recipe.parse(text).plan(model.encoding, L, 48)):
+    for actual in every_path(model, 48, stack.parse(text).plan(model.encoding, L, 48)):
         torch.testing.assert_close(actual.double(), expected, rtol=1e-4, atol=2e-4)
 
 
@@ -139,4 +139,4 @@ def test_models(
 )
 def test_what_is_refused(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
-        recipe.parse(text)
+        stack.parse(text)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from extrapolate.encodings.plan import PLAIN, Plan
-from extrapolate.extensions import recipe
+from extrapolate.extensions import stack
 from extrapolate.model.model import Model
 
 L = 16
@@ -53,7 +53,7 @@ def test_by_hand(
     every_path: Callable[..., list[Tensor]],
 ) -> None:
     model = make_model(kind, L, layers=1, kv_heads=1)
-    plan = recipe.parse(text).plan(model.encoding, L, 48)
+    plan = stack.parse(text).plan(model.encoding, L, 48)
     expected = by_hand(model, 48, factor=factor, **rules(model, kind))
     for actual in every_path(model, 48, plan):
         torch.testing.assert_close(actual.double(), expected, rtol=1e-4, atol=2e-4)
@@ -80,7 +80,7 @@ def test_log_n_reads_the_true_index(
     every_path: Callable[..., list[Tensor]],
 ) -> None:
     model = make_model("rope", L)
-    plan = recipe.parse(text).plan(model.encoding, L, 48)
+    plan = stack.parse(text).plan(model.encoding, L, 48)
     expected = by_hand(model, 48, factor=log_n, **({"frequencies": ROPE} | rule))
     for actual in every_path(model, 48, plan):
         torch.testing.assert_close(actual.double(), expected, rtol=1e-4, atol=5e-4)
@@ -91,7 +91,7 @@ def test_first_queries_are_left_alone_by_log_n(
     kind: str, make_model: Callable[..., Model], logits: Callable[..., Tensor]
 ) -> None:
     model = make_model(kind, L)
-    plan = recipe.parse("log-n").plan(model.encoding, L, 40)
+    plan = stack.parse("log-n").plan(model.encoding, L, 40)
     actual, plain = logits(model, 40, plan), logits(model, 40)
     torch.testing.assert_close(actual[:L], plain[:L], rtol=1e-4, atol=1e-4)
     assert all(not torch.allclose(actual[i], plain[i], atol=1e-3) for i in range(L, 40))
@@ -128,7 +128,7 @@ def test_nothing_changes_within_the_training_length(
     text: str, kind: str, length: int, make_model: Callable[..., Model], logits: Callable[..., Tensor]
 ) -> None:
     model = make_model(kind, L, layers=1)
-    plan = recipe.parse(text).plan(model.encoding, L, length)
+    plan = stack.parse(text).plan(model.encoding, L, length)
     assert plan == PLAIN
     assert torch.equal(logits(model, length, plan), logits(model, length))
 
@@ -149,12 +149,12 @@ def test_the_scale_of_each_query() -> None:
 @pytest.mark.parametrize("c", [0.0, 0.4, -0.3])
 @pytest.mark.parametrize("length", [17, 32, 64])
 def test_temperature(c: float, length: int, make_model: Callable[..., Model]) -> None:
-    plan = recipe.parse(f"temperature:c={c}").plan(make_model("none", L).encoding, L, length)
+    plan = stack.parse(f"temperature:c={c}").plan(make_model("none", L).encoding, L, length)
     assert plan == Plan(logit_scale=pytest.approx(1 + c * math.log(length / L), rel=1e-12))
 
 
 def test_a_temperature_that_turns_scores_round_is_refused(make_model: Callable[..., Model]) -> None:
-    made, encoding = recipe.parse("temperature:c=-0.5"), make_model("none", L).encoding
+    made, encoding = stack.parse("temperature:c=-0.5"), make_model("none", L).encoding
     assert made.plan(encoding, L, 7 * L).logit_scale > 0
     message = re.escape("temperature: c=-0.5 makes the scores' factor -0.0397208 at 128 tokens")
     with pytest.raises(ValueError, match=message):
@@ -164,28 +164,28 @@ def test_a_temperature_that_turns_scores_round_is_refused(make_model: Callable[.
 def test_a_constant_left_out_is_to_be_fitted(make_model: Callable[..., Model]) -> None:
     encoding = make_model("rope", L).encoding
     for text in ("log-n", "temperature:c=0.1", "pi + log-n"):
-        assert recipe.parse(text).to_fit is None
-    open_recipe = recipe.parse("pi:factor=2 + temperature")
+        assert stack.parse(text).to_fit is None
+    open_recipe = stack.parse("pi:factor=2 + temperature")
     assert open_recipe.to_fit is open_recipe.parts[1]
     fitted = open_recipe.fitted(0.25)
     assert fitted.to_fit is None
-    expected = recipe.parse("pi:factor=2 + temperature:c=0.25").plan(encoding, L, 64)
+    expected = stack.parse("pi:factor=2 + temperature:c=0.25").plan(encoding, L, 64)
     assert fitted.plan(encoding, L, 64) == expected
-    assert open_recipe.to_fit is not None, "fitting leaves the recipe as it was"
+    assert open_recipe.to_fit is not None, "fitting leaves the stack as it was"
 
 
 @pytest.mark.parametrize("kind", ["rope", "none", "fox"])
 def test_log_n_clashes_with_ssmax(kind: str, make_model: Callable[..., Model]) -> None:
     model = make_model(kind, L, ssmax=True)
-    assert "log-n" not in recipe.applicable(model)
-    assert "temperature" in recipe.applicable(model)
-    recipe.check_applies(recipe.parse("temperature:c=0.1"), model)
+    assert "log-n" not in stack.applicable(model)
+    assert "temperature" in stack.applicable(model)
+    stack.check_applies(stack.parse("temperature:c=0.1"), model)
     label = model.encoding.display
     for text in ("log-n", "temperature + log-n"):
         with pytest.raises(ValueError, match=f"log-n clashes with the SSMax that {label} was trained with") as caught:
-            recipe.check_applies(recipe.parse(text), model)
-        assert str(caught.value).endswith("what applies: " + ", ".join(recipe.applicable(model)))
-    recipe.check_applies(recipe.parse("log-n"), make_model(kind, L))
+            stack.check_applies(stack.parse(text), model)
+        assert str(caught.value).endswith("what applies: " + ", ".join(stack.applicable(model)))
+    stack.check_applies(stack.parse("log-n"), make_model(kind, L))
 
 
 def test_ssmax_and_temperature_multiply(
@@ -195,6 +195,6 @@ def test_ssmax_and_temperature_multiply(
     strength = model.state_dict()["blocks.0.attention.ssmax.s_H"].double()
     scale = 1 + 0.4 * math.log(3)
     expected = by_hand(model, 48, frequencies=ROPE, factor=lambda h, i: float(strength[h]) * math.log(i + 1) * scale)
-    plan = recipe.parse("temperature:c=0.4").plan(model.encoding, L, 48)
+    plan = stack.parse("temperature:c=0.4").plan(model.encoding, L, 48)
     for actual in every_path(model, 48, plan):
         torch.testing.assert_close(actual.double(), expected, rtol=1e-4, atol=2e-4)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from extrapolate.encodings.plan import PLAIN, Plan
-from extrapolate.extensions import recipe
+from extrapolate.extensions import stack
 from extrapolate.model.model import Model
 
 L = 16
@@ -84,7 +84,7 @@ def test_by_hand(
     every_path: Callable[..., list[Tensor]],
 ) -> None:
     model = make_model(kind, L, layers=1, heads=4, kv_heads=2)
-    plan = recipe.parse(text).plan(model.encoding, L, 40)
+    plan = stack.parse(text).plan(model.encoding, L, 40)
     expected = by_hand(model, 40, distance=distance, **rules(model, kind))
     for actual in every_path(model, 40, plan):
         torch.testing.assert_close(actual.double(), expected, rtol=1e-4, atol=2e-4)
@@ -104,7 +104,7 @@ def test_layers_lengths_and_shared_keys(
     logits: Callable[..., Tensor],
 ) -> None:
     model = make_model(kind, L, layers=2, kv_heads=kv_heads)
-    plan = recipe.parse(text).plan(model.encoding, L, length)
+    plan = stack.parse(text).plan(model.encoding, L, length)
     expected = by_hand(model, length, distance=distance, **rules(model, kind))
     torch.testing.assert_close(logits(model, length, plan).double(), expected, rtol=1e-4, atol=5e-4)
 
@@ -128,7 +128,7 @@ def test_ssmax_counts_every_token(
     model = make_model("rope", L, layers=1, ssmax=True)
     strength = model.state_dict()["blocks.0.attention.ssmax.s_H"].double()
     for more, scale in (("", 1.0), (" + temperature:c=0.3", 1 + 0.3 * math.log(40 / L))):
-        plan = recipe.parse(text + more).plan(model.encoding, L, 40)
+        plan = stack.parse(text + more).plan(model.encoding, L, 40)
         factor = [[float(s) * math.log(i + 1) * scale for i in range(40)] for s in strength]
         expected = by_hand(model, 40, distance=distance, frequencies=ROPE, factor=lambda h, i, f=factor: f[h][i])
         for actual in every_path(model, 40, plan):
@@ -158,7 +158,7 @@ def test_an_encoding_with_a_window_of_its_own_sees_what_both_show(
 ) -> None:
     """RNoPE: the first layer turns and sees 6 keys, the second does not turn and sees all."""
     model = make_model("rnope:window=6", L)
-    plan = recipe.parse(text).plan(model.encoding, L, 30)
+    plan = stack.parse(text).plan(model.encoding, L, 30)
     expected = by_hand(model, 30, distance={0: within(6, distance), 1: distance}, frequencies={0: ROPE, 1: []})
     for actual in every_path(model, 30, plan):
         torch.testing.assert_close(actual.double(), expected, rtol=1e-4, atol=2e-4)
@@ -177,7 +177,7 @@ def test_a_window_that_holds_everything_changes_nothing_exactly(
     text: str, length: int, kind: str, make_model: Callable[..., Model], logits: Callable[..., Tensor]
 ) -> None:
     model = make_model(kind, L, layers=1)
-    plan = recipe.parse(text).plan(model.encoding, L, length)
+    plan = stack.parse(text).plan(model.encoding, L, length)
     assert plan == PLAIN
     assert torch.equal(logits(model, length, plan), logits(model, length))
 
@@ -195,8 +195,8 @@ def test_one_token_more_changes_something(
 ) -> None:
     """All but the last query's logits are what they were, to rounding."""
     model = make_model("rope", L, layers=1)
-    assert recipe.parse(text).plan(model.encoding, L, longer - 1) == PLAIN
-    plan = recipe.parse(text).plan(model.encoding, L, longer)
+    assert stack.parse(text).plan(model.encoding, L, longer - 1) == PLAIN
+    plan = stack.parse(text).plan(model.encoding, L, longer)
     assert plan != PLAIN
     actual, plain = logits(model, longer, plan), logits(model, longer)
     torch.testing.assert_close(actual[:-1], plain[:-1], rtol=1e-4, atol=1e-4)
@@ -212,15 +212,15 @@ def test_default_sizes(make_model: Callable[..., Model]) -> None:
         ("sinks:sinks=10", "sinks:window=54,sinks=10"),
         ("lm-infinite", "lm-infinite:sinks=10,window=64"),
     ):
-        assert recipe.parse(short).plan(encoding, 64, 256) == recipe.parse(long).plan(encoding, 64, 256)
-    assert recipe.parse("window").plan(encoding, 64, 256) == Plan(window=64)
-    assert recipe.parse("window").plan(encoding, 64, 256) != recipe.parse("window:size=63").plan(encoding, 64, 256)
+        assert stack.parse(short).plan(encoding, 64, 256) == stack.parse(long).plan(encoding, 64, 256)
+    assert stack.parse("window").plan(encoding, 64, 256) == Plan(window=64)
+    assert stack.parse("window").plan(encoding, 64, 256) != stack.parse("window:size=63").plan(encoding, 64, 256)
 
 
 @pytest.mark.parametrize(("text", "farthest"), [("sinks", 15), ("sinks:sinks=1", 15), ("lm-infinite", 16)])
 def test_no_distance_is_further_than(text: str, farthest: int, make_model: Callable[..., Model]) -> None:
     """Sinks and the last keys together are L places; LM-Infinite's first keys lie at L itself."""
-    pairs = recipe.parse(text).plan(make_model("rope", L).encoding, L, 256).pairs
+    pairs = stack.parse(text).plan(make_model("rope", L).encoding, L, 256).pairs
     assert pairs is not None
     index = torch.arange(256.0)
     i, j = index[:, None], index[None, :]
@@ -244,4 +244,4 @@ def test_no_distance_is_further_than(text: str, farthest: int, make_model: Calla
 )
 def test_what_is_refused(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
-        recipe.parse(text)
+        stack.parse(text)

@@ -9,7 +9,7 @@ from torch import Tensor
 from extrapolate import specs
 from extrapolate.encodings.base import encodings
 from extrapolate.encodings.plan import PLAIN, Plan
-from extrapolate.extensions import recipe as recipes
+from extrapolate.extensions import stack as stacks
 from extrapolate.extensions.base import extensions
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.hooks import move_from_constants
@@ -110,9 +110,9 @@ def test_every_encoding_is_evaluated_as_on_the_cpu(text: str, device: str) -> No
 @pytest.mark.parametrize("name", extensions.names())
 def test_every_extension_is_evaluated_as_on_the_cpu(name: str, device: str) -> None:
     ours, theirs = pair(BASES.get(name, "rope"), device)
-    recipe = recipes.parse(name)
-    recipe = recipe if recipe.to_fit is None else recipe.fitted(0.1)
-    same_evaluation(ours, theirs, recipe.plan(ours.encoding, L, N), N, device)
+    stack = stacks.parse(name)
+    stack = stack if stack.to_fit is None else stack.fitted(0.1)
+    same_evaluation(ours, theirs, stack.plan(ours.encoding, L, N), N, device)
 
 
 @pytest.mark.parametrize("name", encodings.names())

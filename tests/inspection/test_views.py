@@ -7,7 +7,7 @@ import torch
 
 from extrapolate import specs
 from extrapolate.encodings.base import EMBEDDED, encodings
-from extrapolate.extensions import recipe
+from extrapolate.extensions import stack
 from extrapolate.inspection.views import scores, views
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.model import Model
@@ -23,7 +23,7 @@ def model_of(name: str) -> Model:
 
 
 def plan(model: Model, text: str, length: int):
-    return recipe.parse(text).plan(model.encoding, L, length)
+    return stack.parse(text).plan(model.encoding, L, length)
 
 
 @pytest.mark.parametrize("name", encodings.names())

@@ -13,7 +13,7 @@ import torch
 from tokenizers import Tokenizer
 
 from extrapolate import specs
-from extrapolate.extensions import recipe as recipes
+from extrapolate.extensions import stack as stacks
 from extrapolate.model.config import ModelConfig
 from extrapolate.runs import resolve
 from extrapolate.runs.config import (
@@ -45,12 +45,12 @@ def random_run(bpe: Tokenizer) -> Callable[..., Run]:
         tuned_at: int | None = None,
     ) -> Run:
         spec = specs.parse(encoding)
-        recipe = None if extension is None else recipes.parse(extension)
+        stack = None if extension is None else stacks.parse(extension)
         known = {
             "encoding": EncodingConfig(name=spec.name, arguments=dict(spec.arguments)),
             "model": ModelConfig.model_validate(SIZES | {"vocab_size": VOCABULARY} | (changes or {})),
-            "extension": recipe.text if recipe else None,
-            "extension_sha256": recipe.sha256() if recipe else None,
+            "extension": stack.text if stack else None,
+            "extension_sha256": stack.sha256() if stack else None,
         }
         config: RunConfig
         if tuned_at is None:
@@ -63,7 +63,7 @@ def random_run(bpe: Tokenizer) -> Callable[..., Run]:
             config = TrainedConfig(**known, preset="tiny", training=training, data=data, origin=origin)
         config, user_file = resolve.with_resolved_encoding(config)
         run = Run.create(path, config, bpe.to_str().encode(), user_file)
-        run.keep_extensions(recipe.files if recipe else ())
+        run.keep_extensions(stack.files if stack else ())
         model = run.build_model(drawn=True)
         generator = torch.Generator().manual_seed(0)
         with torch.no_grad():

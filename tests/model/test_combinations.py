@@ -17,7 +17,7 @@ from extrapolate.encodings.base import Context, Dims, Encoding
 from extrapolate.encodings.none import NoPE
 from extrapolate.encodings.plan import PLAIN
 from extrapolate.errors import UserError
-from extrapolate.extensions import recipe
+from extrapolate.extensions import stack
 from extrapolate.interop.export import needs_whole_text
 from extrapolate.interop.generation import Kept, generated
 from extrapolate.model import attention, canon
@@ -170,7 +170,7 @@ def test_no_token_sees_a_later_one(name: str, encoding: str) -> None:
 def test_pretended_positions_that_are_the_real_ones_change_nothing(name: str) -> None:
     """ReRoPE counts distances from `window` on as `window`: none are longer than 2 L - 1."""
     model, tokens = make(SETTINGS[name]), tokens_of(2 * L)
-    near, far = (recipe.parse(f"rerope:window={window}").plan(model.encoding, L, 2 * L) for window in (2 * L - 1, 3))
+    near, far = (stack.parse(f"rerope:window={window}").plan(model.encoding, L, 2 * L) for window in (2 * L - 1, 3))
     assert near.pairs is not None
     with torch.no_grad():
         plain = model(tokens)

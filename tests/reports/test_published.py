@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from extrapolate import results
-from extrapolate.extensions import recipe
+from extrapolate.extensions import stack
 from extrapolate.names import AS_TRAINED
 from extrapolate.reports.published import (
     CELLS,
@@ -45,7 +45,7 @@ def test_a_table_is_whole(table: PublishedTable) -> None:
     for row in table.rows:
         assert len(row.values) == len(table.columns)
         if row.extension != AS_TRAINED:
-            assert recipe.parse(row.extension).text == row.extension  # as rows of an evaluation have it
+            assert stack.parse(row.extension).text == row.extension  # as rows of an evaluation have it
         for column, value in zip(table.columns, row.values, strict=True):
             assert value > 0
             assert (column.factor is None) == (column.quantity in ("time", "accuracy"))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from extrapolate import specs
-from extrapolate.extensions import recipe as recipes
+from extrapolate.extensions import stack as stacks
 from extrapolate.extensions.longrope import LongRoPE
 from extrapolate.interop.huggingface.config import (
     ARCHITECTURES,
@@ -134,7 +134,7 @@ def _encoding_of(rotates: Sequence[bool], windows: Sequence[int | None]) -> Laye
 
 @dataclass(frozen=True)
 class Rotary:
-    """How position enters: the base theta, L in tokens, the recipe that always applies, as text, and the encoding.
+    """How position enters: the base theta, L in tokens, the stack that always applies, as text, and the encoding.
 
     others: further arguments of the encoding. unrotated_scale: what to multiply the products of unrotated channels by,
     because the extension sharpens them too.
@@ -187,7 +187,7 @@ def rotary_of(source: Source, seq_len: int | None = None) -> Rotary:
     parts = [] if scaling is None or encoding == "none" else [scaling]  # without rotation there is nothing to scale
     if kinds.window is not None:
         parts.append(specs.spell("window", {"size": kinds.window}))
-    extension = recipes.parse(" + ".join(parts)).text if parts else None
+    extension = stacks.parse(" + ".join(parts)).text if parts else None
     return Rotary(rope.number("rope_theta"), length, extension, encoding, arguments, unrotated_scale)
 
 

@@ -17,7 +17,7 @@ from extrapolate.evaluation.protocols.base import CONTROL, Windows, parse_protoc
 from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.evaluation.window_losses import measure
 from extrapolate.evaluation.work import work_of
-from extrapolate.extensions import recipe as recipes
+from extrapolate.extensions import stack as stacks
 from extrapolate.runs.run import Run
 
 L = 16
@@ -161,10 +161,10 @@ def test_each_piece_has_the_plan_of_its_length(
 ) -> None:
     run = random_run(store, "rope")
     rows, targets = rows_of(run, store, settings_of("windows", protocol, extend=(extension,), keep_losses=True))
-    model, recipe = run.build_model(), recipes.parse(extension)
+    model, stack = run.build_model(), stacks.parse(extension)
     losses = rows[rows["extension"] == extension].set_index(["protocol", "factor"])["loss"]
     for factor in (1, 2, 4):
-        expected = naive(run, store, lambda n: recipe.plan(model.encoding, L, n), factor * L, step)
+        expected = naive(run, store, lambda n: stack.plan(model.encoding, L, n), factor * L, step)
         assert losses[protocol, factor] == pytest.approx(np.mean([*expected.values()]), rel=1e-5)
         mine = targets[
             (targets["protocol"] == protocol) & (targets["extension"] == extension) & (targets["factor"] == factor)

@@ -8,7 +8,7 @@ import torch
 
 from extrapolate.encodings.base import Dims, encodings
 from extrapolate.encodings.plan import PLAIN, Plan
-from extrapolate.extensions import recipe
+from extrapolate.extensions import stack
 from extrapolate.extensions.base import extensions
 from extrapolate.inspection.measurements.attention import edges_of
 from extrapolate.inspection.measurements.base import measurements
@@ -88,7 +88,7 @@ def test_to_be_observed_changes_no_prediction_and_shows_no_later_key(build, enco
     length = L if encoding == "learned" else 150  # two chunks of queries
     plan = PLAIN
     if extension is not None:
-        plan = recipe.parse(extension).plan(model.encoding, L, length)
+        plan = stack.parse(extension).plan(model.encoding, L, length)
     tokens, chunks = torch.arange(length)[None] % 50, Chunks()
     setting = model.setting(plan)
     with torch.no_grad():

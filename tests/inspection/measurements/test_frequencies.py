@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from extrapolate.extensions import recipe
+from extrapolate.extensions import stack
 from extrapolate.inspection.measurements.base import measurements
 
 K, HEADS, WIDTH = 16, 2, 32
@@ -109,7 +109,7 @@ def test_norms_are_those_of_the_tokens_that_are_looked_at(build, windows, measur
 @pytest.mark.parametrize(("extension", "scale"), [("pi:factor=4", 1 / 4), ("ntk:factor=4", None)])
 def test_the_speeds_are_those_that_the_extension_makes(build, windows, measure, extension, scale) -> None:
     model = build("rope")
-    plan = recipe.parse(extension).plan(model.encoding, 16, 64)
+    plan = stack.parse(extension).plan(model.encoding, 16, 64)
     found = measure("frequencies", windows(model, 4, plan=plan))
     radians = [found["radians", 0, None, m].mean for m in range(8)]
     factors = [4 ** (-m / 7) for m in range(8)] if scale is None else [scale] * 8
@@ -135,5 +135,5 @@ def test_an_encoding_without_single_frequencies_is_refused_with_the_reason(build
 
 def test_several_rotations_are_refused(build, windows) -> None:
     model = build("rope")
-    plan = recipe.parse("self-extend").plan(model.encoding, 16, 64)
+    plan = stack.parse("self-extend").plan(model.encoding, 16, 64)
     assert "several speeds" in str(measurements["frequencies"].refusal(windows(model, 4, plan=plan)))

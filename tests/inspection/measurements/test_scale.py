@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from extrapolate.encodings.base import encodings
-from extrapolate.extensions import recipe
+from extrapolate.extensions import stack
 from extrapolate.inspection import inspected as inspected_module
 
 L = 16
@@ -86,7 +86,7 @@ def test_queries_in_chunks_count_once(build, windows, measure) -> None:
 
 def test_pairs_with_several_rotations_have_scores_and_no_queries(build, windows, measure) -> None:
     model = build("rope")
-    plan = recipe.parse("self-extend").plan(model.encoding, L, 4 * L)
+    plan = stack.parse("self-extend").plan(model.encoding, L, 4 * L)
     found = measure("scale", windows(model, 4, plan=plan))
     assert size(found, "score", 0) > 0
     assert not {"query", "key"} & {name for name, *_ in found}

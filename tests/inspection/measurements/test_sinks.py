@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from extrapolate.encodings.plan import PLAIN, Plan
-from extrapolate.extensions import recipe
+from extrapolate.extensions import stack
 from extrapolate.inspection.measurements.sinks import stable_rank
 from extrapolate.model.attention import Maps
 
@@ -81,6 +81,6 @@ def test_what_a_window_hides_counts_nowhere(build, windows, measure) -> None:
 
 def test_keys_with_several_rotations_have_only_the_attention(build, windows, measure) -> None:
     model = build("rope")
-    plan = recipe.parse("self-extend").plan(model.encoding, L, 4 * L)
+    plan = stack.parse("self-extend").plan(model.encoding, L, 4 * L)
     found = measure("sinks", windows(model, 4, plan=plan))
     assert {quantity for quantity, *_ in found} == {"first_four"}

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from extrapolate.encodings.plan import PLAIN
-from extrapolate.extensions import recipe as recipes
+from extrapolate.extensions import stack as stacks
 from extrapolate.interop import huggingface
 from extrapolate.model.model import Model
 from extrapolate.runs.weights import load_weights
@@ -47,7 +47,7 @@ class Checkpoint:
         load_weights(model, huggingface.weights_of(source, sizes), str(self.folder))
         plan = PLAIN
         if rotary.extension is not None:
-            plan = recipes.parse(rotary.extension).plan(model.encoding, rotary.seq_len, tokens.shape[1])
+            plan = stacks.parse(rotary.extension).plan(model.encoding, rotary.seq_len, tokens.shape[1])
         with torch.inference_mode():
             return model(tokens, plan)
 

@@ -15,7 +15,7 @@ from extrapolate.encodings.base import Dims, encodings
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.encodings.rope import RoPE
 from extrapolate.errors import UserError
-from extrapolate.extensions import recipe
+from extrapolate.extensions import stack
 from extrapolate.extensions.base import extensions
 from extrapolate.model.model import Model
 
@@ -69,7 +69,7 @@ UNMOVED = {
 
 
 def whole(name: str) -> str:
-    """A recipe without a constant to fit."""
+    """A stack without a constant to fit."""
     return name + {"temperature": ":c=0.3", "critical-band": ":first=0"}.get(name, "")
 
 
@@ -84,15 +84,15 @@ def test_the_table_names_everything_that_has_no_test_of_its_own() -> None:
 def test_what_applies(encoding: str, make_model: Callable[..., Model]) -> None:
     model = make_model(encoding, L)
     expected = sorted(name for name, allowed in APPLIES.items() if encoding in allowed.split())
-    assert [name for name in recipe.applicable(model) if name in APPLIES] == expected
+    assert [name for name in stack.applicable(model) if name in APPLIES] == expected
     for name in APPLIES:
-        made = recipe.parse(name)
+        made = stack.parse(name)
         if name in expected:
-            recipe.check_applies(made, model)
-            assert recipe.reason_against(recipe.extensions[name](), model) is None
+            stack.check_applies(made, model)
+            assert stack.reason_against(stack.extensions[name](), model) is None
             continue
         with pytest.raises(ValueError, match=f"^{name} does not apply to ") as caught:
-            recipe.check_applies(made, model)
+            stack.check_applies(made, model)
         message = str(caught.value)
         changed = {
             "pi": "positions", "expe-scale": "values", "table-resize": "the table of positions",
@@ -104,20 +104,20 @@ def test_what_applies(encoding: str, make_model: Callable[..., Model]) -> None:
         if (encoding, name) == ("fope", "jet-long-freq"):
             continue
         assert f"{label}: it changes {changed}, and {label} has none that can be changed at inference" in message
-        assert message.endswith(f"; what applies: {', '.join(recipe.applicable(model))}")
+        assert message.endswith(f"; what applies: {', '.join(stack.applicable(model))}")
 
 
 def test_one_part_that_does_not_apply_is_enough(make_model: Callable[..., Model]) -> None:
     with pytest.raises(ValueError, match=r"^yarn does not apply to ALiBi"):
-        recipe.check_applies(recipe.parse("log-n + yarn:factor=2"), make_model("alibi", L))
+        stack.check_applies(stack.parse("log-n + yarn:factor=2"), make_model("alibi", L))
 
 
 def test_a_wrapper_takes_what_its_base_takes(make_model: Callable[..., Model]) -> None:
-    assert recipe.applicable(make_model("dape:base=t5", L)) == recipe.applicable(make_model("t5", L))
-    assert recipe.applicable(make_model("random:base=alibi", L)) == ["llama4", "log-n", "temperature"]
+    assert stack.applicable(make_model("dape:base=t5", L)) == stack.applicable(make_model("t5", L))
+    assert stack.applicable(make_model("random:base=alibi", L)) == ["llama4", "log-n", "temperature"]
     by_distance = {"rerope", "self-extend", "dual-chunk", "jet-long", "jet-long-freq", "string"}
     for name in ("random:evaluate=first", "pose"):  # plain positions, but pairs' are not those of training
-        assert set(recipe.applicable(make_model(name, L))) == {*recipe.applicable(make_model("rope", L))} - by_distance
+        assert set(stack.applicable(make_model(name, L))) == {*stack.applicable(make_model("rope", L))} - by_distance
 
 
 def settings(model: Model) -> list[tuple[str, Any]]:
@@ -138,8 +138,8 @@ def test_nothing_is_left_behind(encoding: str, make_model: Callable[..., Model],
     before = logits(model, length)
     weights = {name: value.clone() for name, value in model.state_dict().items()}
     configuration = settings(model)
-    for name in recipe.applicable(model):
-        plan = recipe.parse(whole(name)).plan(model.encoding, L, 2 * L)
+    for name in stack.applicable(model):
+        plan = stack.parse(whole(name)).plan(model.encoding, L, 2 * L)
         changed = logits(model, 2 * L, plan)
         assert torch.isfinite(changed).all()
         assert settings(model) == configuration, name
@@ -153,7 +153,7 @@ def test_nothing_is_left_behind(encoding: str, make_model: Callable[..., Model],
 @pytest.mark.parametrize("name", APPLIES)
 def test_plans_are_values(name: str, make_model: Callable[..., Model]) -> None:
     model = make_model(APPLIES[name].split()[0], L)
-    one, two = (recipe.parse(whole(name)).plan(model.encoding, L, 4 * L) for _ in range(2))
+    one, two = (stack.parse(whole(name)).plan(model.encoding, L, 4 * L) for _ in range(2))
     assert one == two
     assert hash(one) == hash(two)
     assert one != PLAIN
@@ -169,7 +169,7 @@ def test_a_whole_recipe_without_numbers_changes_nothing_within_the_training_leng
     """
     model = make_model(APPLIES[name].split()[0], L)
     for length in (1, L // 8, L) if name not in ("rerope", "dual-chunk") else (1, L // 8):
-        assert recipe.parse(whole(name)).plan(model.encoding, L, length) == PLAIN
+        assert stack.parse(whole(name)).plan(model.encoding, L, length) == PLAIN
 
 
 JOINED = [
@@ -181,13 +181,13 @@ JOINED = [
 @pytest.mark.parametrize("text", JOINED)
 def test_joined_plans_change_what_each_part_changes(text: str, make_model: Callable[..., Model]) -> None:
     encoding = make_model("rope", L).encoding
-    plan = recipe.parse(text).plan(encoding, L, 4 * L)
-    backwards = recipe.parse(" + ".join(reversed(text.split(" + ")))).plan(encoding, L, 4 * L)
+    plan = stack.parse(text).plan(encoding, L, 4 * L)
+    backwards = stack.parse(" + ".join(reversed(text.split(" + ")))).plan(encoding, L, 4 * L)
     assert plan == backwards
     merged: dict[str, Any] = {}
     scale = 1.0
     for part in text.split(" + "):
-        own = recipe.parse(part).plan(encoding, L, 4 * L)
+        own = stack.parse(part).plan(encoding, L, 4 * L)
         scale *= own.logit_scale
         merged |= {name: value for name, value in vars(own).items() if value != vars(PLAIN)[name]}
     assert plan == Plan(**merged | {"logit_scale": pytest.approx(scale)})
@@ -215,22 +215,22 @@ def test_what_clashes(text: str, names: tuple[str, str], slot: str) -> None:
     )
     message = f"'{text}' cannot be joined: {reason}"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        recipe.parse(text)
+        stack.parse(text)
     first, rest = text.split(" + ", 1)
-    assert " + " in rest or not recipe.joins(recipe.parse(first), rest)
+    assert " + " in rest or not stack.joins(stack.parse(first), rest)
 
 
 def test_joins() -> None:
-    pi = recipe.parse("pi")
-    assert recipe.joins(pi, "log-n")
-    assert recipe.joins(pi, "window")
-    assert recipe.joins(pi, "expe-scale")
-    assert not recipe.joins(pi, "pi:factor=3")
-    both = pi.joined(recipe.parse("log-n"))
+    pi = stack.parse("pi")
+    assert stack.joins(pi, "log-n")
+    assert stack.joins(pi, "window")
+    assert stack.joins(pi, "expe-scale")
+    assert not stack.joins(pi, "pi:factor=3")
+    both = pi.joined(stack.parse("log-n"))
     assert both.text == "pi + log-n"
     assert both.label() == "PI + log-n"
     with pytest.raises(ValueError, match="cannot be joined"):
-        both.joined(recipe.parse("log-n"))
+        both.joined(stack.parse("log-n"))
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_joins() -> None:
 )
 def test_what_is_refused(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
-        recipe.parse(text)
+        stack.parse(text)
 
 
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ def test_what_is_refused(text: str, message: str) -> None:
     ],
 )
 def test_labels(text: str, label: str) -> None:
-    assert recipe.parse(text).label() == label
+    assert stack.parse(text).label() == label
 
 
 @pytest.mark.parametrize("name", extensions.names())
@@ -295,23 +295,23 @@ def test_no_two_have_one_label_and_none_has_two_texts(name: str) -> None:
         labels = []
         for argument in parameters:
             with contextlib.suppress(UserError):  # not a value for this one
-                labels.append(recipe.parse(f"{name}:{argument}={value}").label())
+                labels.append(stack.parse(f"{name}:{argument}={value}").label())
         changed = [label for label in labels if label != extensions[name].display]
         assert len(set(changed)) == len(changed)
     for argument, its in parameters.items():
         if its.default is not None:
-            assert recipe.parse(specs.spell(name, {argument: its.default})).text == name
+            assert stack.parse(specs.spell(name, {argument: its.default})).text == name
 
 
 def test_a_recipes_text_is_tidied_and_read_back() -> None:
-    assert recipe.parse("yarn:fast=16,factor=8.0").text == recipe.parse("yarn:factor=8,fast=16,slow=1").text
-    assert recipe.parse("yarn:fast=16,factor=8.0").text == "yarn:factor=8,fast=16"
-    assert recipe.parse("yarn:layers=all").text == "yarn"
-    assert recipe.parse("yarn:layers=global,fast=16").text == "yarn:fast=16,layers=global"
-    made = recipe.parse("  yarn:factor=8+log-n ")
+    assert stack.parse("yarn:fast=16,factor=8.0").text == stack.parse("yarn:factor=8,fast=16,slow=1").text
+    assert stack.parse("yarn:fast=16,factor=8.0").text == "yarn:factor=8,fast=16"
+    assert stack.parse("yarn:layers=all").text == "yarn"
+    assert stack.parse("yarn:layers=global,fast=16").text == "yarn:fast=16,layers=global"
+    made = stack.parse("  yarn:factor=8+log-n ")
     assert made.text == "yarn:factor=8 + log-n"
-    assert recipe.parse(made.text).label() == made.label()
-    assert recipe.parse("longrope:long=(1,2) + log-n").text == "longrope:long=(1,2) + log-n"
+    assert stack.parse(made.text).label() == made.label()
+    assert stack.parse("longrope:long=(1,2) + log-n").text == "longrope:long=(1,2) + log-n"
 
 
 def test_docstrings_name_their_source() -> None:
@@ -329,12 +329,12 @@ def test_docstrings_name_their_source() -> None:
 )  # fmt: skip
 def test_a_number_that_float32_does_not_have_is_refused(text: str) -> None:
     with pytest.raises(UserError, match="at 64 tokens by a number that float32 does not have"):
-        recipe.parse(text).plan(RoPE(Dims(64, 4, 16, L)), L, 64)
+        stack.parse(text).plan(RoPE(Dims(64, 4, 16, L)), L, 64)
 
 
 def test_large_numbers_that_mean_something_are_not_refused() -> None:
     for text in ("pi:factor=1e20", "ntk:factor=1e30", "self-extend:group=999999999999999", "rerope:k=1e38"):
-        recipe.parse(text).plan(RoPE(Dims(64, 4, 16, L)), L, 64)
+        stack.parse(text).plan(RoPE(Dims(64, 4, 16, L)), L, 64)
 
 
 OWN = """
@@ -372,6 +372,6 @@ def test_a_plan_that_would_change_other_rows_is_refused(tmp_path: Path, body: st
     encoding = encodings["fire"](Dims(32, 2, 16, seq_len=L))
     before = {name: x.clone() for name, x in encoding.state_dict().items()}
     with pytest.raises(UserError, match=wrong):
-        recipe.parse(f"{tmp_path / 'own.py'}:Own").plan(encoding, L, 2 * L)
+        stack.parse(f"{tmp_path / 'own.py'}:Own").plan(encoding, L, 2 * L)
     assert encoding.window is None
     assert all(torch.equal(x, encoding.state_dict()[name]) for name, x in before.items())

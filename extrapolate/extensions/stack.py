@@ -42,7 +42,7 @@ class UserFile:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class ExtensionStack:
     """Extensions whose slots differ, applied together.
 
     text: the normalised spec, so that equal extensions have equal texts: arguments in the order of the class, without
@@ -90,11 +90,11 @@ class Recipe:
                     raise _out_of_range(part, length)
         return plan
 
-    def joined(self, other: "Recipe") -> "Recipe":
-        """Both recipes in one. Raises UserError if they clash."""
+    def joined(self, other: "ExtensionStack") -> "ExtensionStack":
+        """Both stacks in one. Raises UserError if they clash."""
         text, parts = f"{self.text} + {other.text}", (*self.parts, *other.parts)
         _check_joins(text, parts)
-        return Recipe(text, parts, (*self.files, *other.files))
+        return ExtensionStack(text, parts, (*self.files, *other.files))
 
     def sha256(self) -> str | None:
         """The hashes of the users' files in their order, joined by `+`; None if there are none."""
@@ -105,13 +105,13 @@ class Recipe:
         """The part with a constant to fit to held-out text, or None."""
         return next((part for part in self.parts if part.unfitted()), None)
 
-    def fitted(self, value: float) -> "Recipe":
-        """The recipe with that constant."""
+    def fitted(self, value: float) -> "ExtensionStack":
+        """The stack with that constant."""
         assert self.to_fit is not None
         return self.with_part(self.to_fit.fitted(value).with_layers(self.to_fit.for_layers))
 
-    def with_part(self, new: Extension) -> "Recipe":
-        """The recipe with the part to fit replaced."""
+    def with_part(self, new: Extension) -> "ExtensionStack":
+        """The stack with the part to fit replaced."""
         return replace(self, parts=tuple(new if part.unfitted() else part for part in self.parts))
 
 
@@ -122,8 +122,8 @@ def _out_of_range(part: Extension, length: int) -> UserError:
     )
 
 
-def parse(text: str, copies: Sequence[Path] = ()) -> Recipe:
-    """A recipe from its text. Raises UserError on unknown names, arguments or values, or parts that clash.
+def parse(text: str, copies: Sequence[Path] = ()) -> ExtensionStack:
+    """A stack from its text. Raises UserError on unknown names, arguments or values, or parts that clash.
 
     copies: a run's copies of the users' files in the text, in their order, to read instead.
     """
@@ -157,7 +157,7 @@ def parse(text: str, copies: Sequence[Path] = ()) -> Recipe:
         short = f"{Path(own_file).name}:{cls.__name__}" if file else spec.name
         tidied.append(specs.spell(short, told))
     _check_joins(text, parts)
-    return Recipe(" + ".join(tidied), tuple(parts), tuple(files))
+    return ExtensionStack(" + ".join(tidied), tuple(parts), tuple(files))
 
 
 def _plainly(value: Any) -> Any:
@@ -176,14 +176,14 @@ def _check_joins(text: str, parts: Sequence[Extension]) -> None:
 
 
 def _identity(part: Extension) -> tuple[str, str]:
-    """Identifies a class by name, since a user's file is read again for every recipe."""
+    """Identifies a class by name, since a user's file is read again for every stack."""
     return type(part).__module__, type(part).__qualname__
 
 
-def joins(recipe: Recipe, name: str) -> bool:
-    """Whether an extension can be joined to a recipe."""
+def joins(stack: ExtensionStack, name: str) -> bool:
+    """Whether an extension can be joined to a stack."""
     try:
-        recipe.joined(parse(name))
+        stack.joined(parse(name))
     except ValueError:
         return False
     return True
@@ -203,9 +203,9 @@ def applicable(model: "LanguageModel") -> list[str]:
     return [name for name in extensions.names() if reason_against(extensions[name](), model) is None]
 
 
-def check_applies(recipe: Recipe, model: "LanguageModel") -> None:
+def check_applies(stack: ExtensionStack, model: "LanguageModel") -> None:
     """Raises UserError if a part does not apply to the model, with the reason and what does apply."""
-    for text, part in zip(specs.split_outside_parentheses(recipe.text, "+"), recipe.parts, strict=True):
+    for text, part in zip(specs.split_outside_parentheses(stack.text, "+"), stack.parts, strict=True):
         if reason := reason_against(part, model):
             name = specs.parse(text).name
             raise UserError(f"{name} {reason}; what applies: {', '.join(applicable(model)) or 'no extension'}")
