@@ -44,7 +44,7 @@ from studies import RESULTS
 import extrapolate as xt
 from extrapolate import files, results
 from extrapolate.names import DOCUMENTS_TABLE, PROBES_TABLE, TEXT_TABLE
-from extrapolate.reports.gather import Part, gather
+from extrapolate.reports.load_tables import Part, load_tables
 from extrapolate.reports.page import Table
 from extrapolate.reports.sections.learning_rates import FILE, tables_of
 from extrapolate.reports.sections.overview import RANK
@@ -135,7 +135,7 @@ def unknown(kept: Path, runs: Iterable[Path]) -> list[Path]:
         return {(row["weights_sha256"], row["extension"]) for row in found}
 
     def parts(*folders: Path) -> list[Part]:
-        return [part for every in (gather(folders).runs.values() if folders else ()) for part in every]
+        return [part for every in (load_tables(folders).runs.values() if folders else ()) for part in every]
 
     known = {one for part in parts(*([kept] if kept.exists() else [])) for one in settings(part)}
     return [part.folder for part in parts(*runs) if settings(part) - known]
@@ -143,7 +143,7 @@ def unknown(kept: Path, runs: Iterable[Path]) -> list[Path]:
 
 def keep(kept: Path, runs: Sequence[Path]) -> None:
     """Adds the rows of runs to those that are kept."""
-    found = gather([*([kept] if kept.exists() else []), *runs])
+    found = load_tables([*([kept] if kept.exists() else []), *runs])
     rates = tables_of(found, set(found.runs))
     with files.new_folder(kept, check=lambda folder: None) as folder:
         for file in (TEXT_TABLE, PROBES_TABLE):

@@ -18,7 +18,7 @@ import pyarrow as pa
 import extrapolate as xt
 from extrapolate import results
 from extrapolate.names import AS_TRAINED
-from extrapolate.reports.gather import gather
+from extrapolate.reports.load_tables import load_tables
 
 EXTENSIONS = (AS_TRAINED, *(f"pi:factor={factor}" for factor in (2, 4, 8, 16, 32)))
 SPREAD = 0.05  # nats: how far a document's loss moves
@@ -26,7 +26,7 @@ SPREAD = 0.05  # nats: how far a document's loss moves
 
 def relabelled(run: Path, at: int, folder: Path, protocol: str | None) -> int:
     """Writes a run that is made of the tables of another, and returns how many rows of documents it has."""
-    evals = gather([run]).evals()
+    evals = load_tables([run]).evals()
     chosen = {protocol} if protocol else {row["protocol"] for row in evals}
     plain = [row for row in evals if row["extension"] == AS_TRAINED and row["protocol"] in chosen]
     documents = xt.rows(run, "documents")

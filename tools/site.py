@@ -23,7 +23,7 @@ from selenium.common.exceptions import TimeoutException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.support.wait import WebDriverWait
 
-SCREENS = {"default": (1280, 900), "slate": (390, 800)}  # Material's names of the light theme and of the dark one
+SCREENS = {"default": (1280, 900), "slate": (390, 800)}  # ReportData's names of the light theme and of the dark one
 LOOK = """
 const images = [...document.querySelectorAll(".md-content img")];
 const foreign = performance.getEntriesByType("resource").filter((one) => !one.name.startsWith(location.origin));

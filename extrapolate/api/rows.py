@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # importing these takes seconds, and the command line reads t
     import pandas as pd
 
     from extrapolate.reports import Written
-    from extrapolate.reports.gather import Evaluated
+    from extrapolate.reports.load_tables import Evaluated
     from extrapolate.runs.run import Run
     from extrapolate.statistics.comparison import Comparison
 
@@ -60,14 +60,14 @@ def rows(runs: Folders = "ckpt", table: str = "losses", *, progress: Progress = 
     import pandas as pd
 
     from extrapolate.names import INSPECTIONS_TABLE, PROBES_TABLE, TASKS_TABLE
-    from extrapolate.reports.gather import TEXT, gather
+    from extrapolate.reports.load_tables import TEXT, load_tables
     from extrapolate.results import EVAL_DOCUMENTS
 
     files = {"losses": TEXT, "probes": PROBES_TABLE, "tasks": TASKS_TABLE, "inspections": INSPECTIONS_TABLE}
     known = [*files, "documents", "targets"]
     if table not in known:
         raise UserError(f"there is no table '{table}'; {did_you_mean(table, known)}")
-    found = gather(folders_of(runs))
+    found = load_tables(folders_of(runs))
     for message in found.left_out:
         warn(progress, message)
     if table in files:
@@ -205,10 +205,10 @@ def comparisons_of(
 
 def _losses_of(folders: list[Path], progress: Progress, ending: str = "") -> "tuple[Evaluated, pd.DataFrame]":
     """The evaluated runs in these folders, with this ending of their names, and their rows of losses."""
-    from extrapolate.reports.gather import gather
+    from extrapolate.reports.load_tables import load_tables
     from extrapolate.statistics.comparable import frame_of
 
-    found = gather(folders)
+    found = load_tables(folders)
     found = replace(found, runs={f"{name}{ending}": parts for name, parts in found.runs.items()})
     for message in found.left_out:
         warn(progress, message)

@@ -8,7 +8,7 @@ import pandas as pd
 
 from extrapolate import results
 from extrapolate.reports.family import ERROR
-from extrapolate.reports.material import Material
+from extrapolate.reports.report_data import ReportData
 from extrapolate.results.columns import INT, REAL, TEXT, Group, Table, always
 from extrapolate.results.verdicts import EQUIVALENT, ORDERED, UNDECIDED
 from extrapolate.statistics.comparison import Comparison, of_pairs
@@ -42,24 +42,24 @@ def write_questions(folder: Path, rows: Iterable[dict[str, Any]]) -> None:
         (folder / FILE).unlink(missing_ok=True)  # of an earlier version of the study
 
 
-def answers(material: Material, protocol: str) -> list[str]:
+def answers(data: ReportData, protocol: str) -> list[str]:
     """A sentence or two for each question whose runs are in the report. Raises UserError if a table is damaged.
 
     The intervals hold all at once with an error rate of ERROR (Bonferroni).
     """
-    asked = material.of_studies(FILE, QUESTIONS).dropna(subset="run")
+    asked = data.of_studies(FILE, QUESTIONS).dropna(subset="run")
     groups = [mine for _, mine in asked.groupby(["study", "question"], sort=False)] if len(asked) else []
-    return [_answer(material, protocol, mine, 1 - ERROR / len(groups)) for mine in groups]
+    return [_answer(data, protocol, mine, 1 - ERROR / len(groups)) for mine in groups]
 
 
-def _answer(material: Material, protocol: str, asked: pd.DataFrame, confidence: float) -> str:
+def _answer(data: ReportData, protocol: str, asked: pd.DataFrame, confidence: float) -> str:
     first = asked.iloc[0]
-    rows = material.rows[protocol].merge(asked[["run", "extension", "side"]], on=["run", "extension"])
+    rows = data.rows[protocol].merge(asked[["run", "extension", "side"]], on=["run", "extension"])
     models = {str(side): list(mine["model"].unique()) for side, mine in rows.groupby("side")}
     a, b = (models.get(side, []) for side in "ab")
     names = [str(one[0]) if len(one) == 1 else str(first[side]) for side, one in (("a", a), ("b", b))]
     at = f"at {first['factor']:g}x"
-    sums = [one for one in material.sums if (one.protocol, one.factor) == (protocol, first["factor"])]
+    sums = [one for one in data.sums if (one.protocol, one.factor) == (protocol, first["factor"])]
     found = list(of_pairs(sums, [(names[0], names[1])], confidence)) if len(a) == len(b) == 1 else []
     if len(found) != 1 or found[0].difference is None:
         without = [name for name, one in zip(names, (a, b), strict=True) if not one]

@@ -16,10 +16,10 @@ from extrapolate import files, results
 from extrapolate.errors import UserError
 from extrapolate.folders import listed
 from extrapolate.reports.fonts import NO_FONT, collected
-from extrapolate.reports.gather import DOCUMENTS, HTML_PAGE, PAGE, TEXT, gather
-from extrapolate.reports.material import Material, collect
+from extrapolate.reports.load_tables import DOCUMENTS, HTML_PAGE, PAGE, TEXT, load_tables
 from extrapolate.reports.page import Block, Heading, Quotable, Table, html, markdown
 from extrapolate.reports.plots import own_settings
+from extrapolate.reports.report_data import ReportData, collect
 from extrapolate.reports.sections.base import Writer, in_order, parts
 from extrapolate.statistics.comparison import CONTROL
 from extrapolate.statistics.documents import belonging
@@ -63,14 +63,14 @@ def write_report(
     nothing to report, rows cannot be compared, `out` holds something else, or another process is writing it.
     """
     check_replaceable(out)  # before minutes of work
-    evaluated = gather(runs) if asked is None else gather(runs).asked(asked)
+    evaluated = load_tables(runs) if asked is None else load_tables(runs).asked(asked)
     evals = evaluated.evals()
     documents = evaluated.documents()
     if asked is not None:
         documents = belonging(documents, evals, ("run", *results.EVALS.key))
-    material = collect(evaluated, evals, documents, baseline, only)
-    material = replace(material, command=command(runs, {"baseline": baseline, **only}))
-    blocks, beside = lay_out(material)
+    data = collect(evaluated, evals, documents, baseline, only)
+    data = replace(data, command=command(runs, {"baseline": baseline, **only}))
+    blocks, beside = lay_out(data)
     # Everything that can be refused has been: from here on, files.
     copies: dict[str, Writer] = {}
     if evals:
@@ -85,17 +85,17 @@ def write_report(
         for name, write in made.items():
             write(folder / name)
     printed = [block for block in blocks if isinstance(block, Table) and block.title]
-    warnings = [*material.warnings, *dict.fromkeys(one.string for one in lacking)]
+    warnings = [*data.warnings, *dict.fromkeys(one.string for one in lacking)]
     said = " ".join(block.text for block in blocks if isinstance(block, Quotable))
-    return Written(list(made), material.losses, printed, warnings, _rows(material), said)
+    return Written(list(made), data.losses, printed, warnings, _rows(data), said)
 
 
-def _rows(material: Material) -> list[dict[str, Any]]:
+def _rows(data: ReportData) -> list[dict[str, Any]]:
     """See `Written.rows`."""
-    against = {(one.protocol, one.model, one.factor): one for one in material.compared if one.other == CONTROL}
+    against = {(one.protocol, one.model, one.factor): one for one in data.compared if one.other == CONTROL}
     found = []
-    for protocol, table in material.losses.items():
-        factors = sorted(set(material.rows[protocol]["factor"]))
+    for protocol, table in data.losses.items():
+        factors = sorted(set(data.rows[protocol]["factor"]))
         for row in table.astype(object).where(table.notna(), None).to_dict("records"):
             for factor in factors:
                 one = against.get((protocol, row["Model"], factor))
@@ -153,7 +153,7 @@ def check_replaceable(out: Path) -> None:
         )
 
 
-def lay_out(material: Material) -> tuple[list[Block], dict[str, Writer]]:
+def lay_out(data: ReportData) -> tuple[list[Block], dict[str, Writer]]:
     """The blocks of the page, and the files beside it. Raises UserError if a section cannot be written."""
     blocks: list[Block] = []
     beside: dict[str, Writer] = {}
@@ -161,7 +161,7 @@ def lay_out(material: Material) -> tuple[list[Block], dict[str, Writer]]:
     for section in in_order():
         if section.continues is not None:
             continue
-        for part in parts(section, material):
+        for part in parts(section, data):
             if section.chapter != chapter:
                 chapter = section.chapter
                 blocks.append(Heading(1, chapter))

@@ -17,7 +17,7 @@ THRESHOLD = 0.85  # after RULER's 0.856, Llama 2 (7B) at its training length (ar
 def accuracies(rows: pd.DataFrame) -> pd.DataFrame:
     """The accuracy of each model, probe and factor, averaged over depths and seeds, with Wilson's 95 % interval.
 
-    `rows` are those of `Material.probes`. All seeds see the same windows, so they count as one in the interval, which
+    `rows` are those of `ReportData.probes`. All seeds see the same windows, so they count as one in the interval, which
     is empty if the encoding ends before the length. `chance` is that of the probe.
     """
     keys = ["model", "probe", "factor"]
@@ -35,7 +35,7 @@ def accuracies(rows: pd.DataFrame) -> pd.DataFrame:
 def effective_lengths(rows: pd.DataFrame) -> pd.DataFrame:
     """The effective length of each model: up to it, the interval of every probe's accuracy is above THRESHOLD.
 
-    `rows` are those of `Material.probes`; lengths at which a model lacks one of its probes do not count. Returns one
+    `rows` are those of `ReportData.probes`; lengths at which a model lacks one of its probes do not count. Returns one
     row per model: `model`; `threshold`; `length`, tokens, and `factor`, missing if a probe fails at the shortest
     length; `probes`, their number; `ends_at`, the next length, `fails`, the probe with the lowest accuracy there, and
     its `accuracy`, `low` and `high`, missing if no probe fails up to the longest length. `own_length`, `own_factor`,

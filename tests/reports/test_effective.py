@@ -148,15 +148,15 @@ def test_without_1x_there_is_no_own_length_and_what_is_below_it_does_not_count()
     half = pd.DataFrame(rows_of("little", "needle", {1: 0.1}))
     shorter = pd.concat([OWN, half.assign(factor=0.5, length=L // 2)])
     assert at(0.75, shorter)["own_length"].equals(at(0.75, OWN)["own_length"])
-    material = SimpleNamespace(probes=OWN[OWN["factor"] > 1])
-    assert "| n/a | 1 |" in markdown(EffectiveLength.part(material, "models").blocks)
+    data = SimpleNamespace(probes=OWN[OWN["factor"] > 1])
+    assert "| n/a | 1 |" in markdown(EffectiveLength.part(data, "models").blocks)
 
 
 def test_the_section_says_which_probes_and_which_threshold(tmp_path) -> None:
-    material = SimpleNamespace(probes=ROWS)
-    assert EffectiveLength.subjects(material) == ["models"]
+    data = SimpleNamespace(probes=ROWS)
+    assert EffectiveLength.subjects(data) == ["models"]
     assert EffectiveLength.subjects(SimpleNamespace(probes=pd.DataFrame())) == []
-    part = EffectiveLength.part(material, "models")
+    part = EffectiveLength.part(data, "models")
     said = " ".join(markdown(part.blocks).split())
     low, high = wilson(0.87, 200)
     own = "128 tokens (2x), ended by needle"

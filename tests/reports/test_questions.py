@@ -11,9 +11,9 @@ import pytest
 import extrapolate as xt
 from extrapolate import results
 from extrapolate.errors import UserError
-from extrapolate.reports.gather import Evaluated
-from extrapolate.reports.material import Material
+from extrapolate.reports.load_tables import Evaluated
 from extrapolate.reports.questions import FILE, QUESTIONS, answers, write_questions
+from extrapolate.reports.report_data import ReportData
 from extrapolate.statistics.sums import settings
 
 LOSSES = {"RoPE": 5.0, "ALiBi": 4.6, "FoX": 4.601, "RoPE + YaRN": 4.62}
@@ -52,7 +52,7 @@ def answered(
             ]  # fmt: skip
     write_questions(folder, questions)
     evaluated, of_protocol = Evaluated(folders, ()), {"fixed-target": pd.DataFrame(rows)}
-    return answers(Material(evaluated, of_protocol, sums=settings(pd.DataFrame(found))), "fixed-target")
+    return answers(ReportData(evaluated, of_protocol, sums=settings(pd.DataFrame(found))), "fixed-target")
 
 
 def test_each_verdict_in_words(tmp_path: Path) -> None:
@@ -131,4 +131,4 @@ def test_a_damaged_table_is_refused(tmp_path: Path) -> None:
     runs = {tmp_path / "runs" / "ALiBi-0": "ALiBi-0"}
     (tmp_path / FILE).write_bytes(b"PAR1")
     with pytest.raises(UserError, match=r"questions.parquet is damaged"):
-        answers(Material(Evaluated(runs, ())), "fixed-target")
+        answers(ReportData(Evaluated(runs, ())), "fixed-target")

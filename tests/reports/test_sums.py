@@ -10,8 +10,8 @@ import pytest
 
 from extrapolate import results
 from extrapolate.errors import UserError
-from extrapolate.reports.gather import gather
-from extrapolate.reports.material import collect
+from extrapolate.reports.load_tables import load_tables
+from extrapolate.reports.report_data import collect
 from extrapolate.statistics import sums
 from extrapolate.statistics.documents import as_frame, check_sums, of_documents
 
@@ -23,9 +23,9 @@ def two_seeds(write_run: Callable[..., Path], folder: Path) -> Path:
 
 
 def test_sums_are_those_of_a_loop_over_rows(write_run: Callable[..., Path], tmp_path: Path) -> None:
-    evaluated = gather([two_seeds(write_run, tmp_path / "ckpt")])
-    material = collect(evaluated, evaluated.evals(), evaluated.documents(), None, {})
-    (setting,) = [one for one in material.sums if (one.protocol, one.factor) == ("windows", 2.0)]
+    evaluated = load_tables([two_seeds(write_run, tmp_path / "ckpt")])
+    data = collect(evaluated, evaluated.evals(), evaluated.documents(), None, {})
+    (setting,) = [one for one in data.sums if (one.protocol, one.factor) == ("windows", 2.0)]
     assert (setting.clusters, list(setting.models)) == ("stretches", ["RoPE", "RoPE + PI"])
     expected: dict[tuple[str, int], float] = {}
     for row in results.read(tmp_path / "ckpt/rope-s1/eval_documents.parquet", results.EVAL_DOCUMENTS):
@@ -73,7 +73,7 @@ def test_texts_are_grouped_in_their_own_order_whatever_came_first() -> None:
 def test_documents_take_the_names_of_their_rows_and_those_without_a_loss_go(
     write_run: Callable[..., Path], tmp_path: Path
 ) -> None:
-    evaluated = gather([write_run(tmp_path / "rope")])
+    evaluated = load_tables([write_run(tmp_path / "rope")])
     documents, evals = as_frame(evaluated.documents()), pd.DataFrame(evaluated.evals())
     chosen = evals[(evals["extension"] == "pi") & (evals["factor"] == 2)].assign(model="PI", seed=7)
     documents.loc[documents.index[-1], "loss"] = np.nan

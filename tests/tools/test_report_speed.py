@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
-from extrapolate.reports.gather import gather
+from extrapolate.reports.load_tables import load_tables
 
 RUN = Path(__file__).parents[1] / "fixtures/rope"
 
@@ -17,7 +17,7 @@ def test_relabelled_runs_have_six_models_each_with_all_their_documents(
     for at in range(2):
         (tmp_path / f"e{at}").mkdir()
         count += tool.relabelled(RUN, at, tmp_path / f"e{at}", "windows")
-    made = gather([tmp_path])
+    made = load_tables([tmp_path])
     assert len({row["model"] for row in made.evals()}) == 12
     documents = made.documents().to_pandas()
     assert len(documents) == count

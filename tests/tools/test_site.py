@@ -1,4 +1,4 @@
-"""tools/site.py finds what is wrong with a page, on pages that have what it uses of MkDocs Material."""
+"""tools/site.py finds what is wrong with a page, on pages that have what it uses of MkDocs ReportData."""
 
 import shutil
 import subprocess

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from extrapolate.evaluation.protocols.base import ISOLATES, isolates
 from extrapolate.reports.family import HOLDS, Family, about_these_runs, family, of_control, simultaneous
-from extrapolate.reports.material import Material
 from extrapolate.reports.page import Details, Quotable, Text
 from extrapolate.reports.questions import QUESTIONS, answers
+from extrapolate.reports.report_data import ReportData
 from extrapolate.reports.sections.base import Part, Section, sections
 from extrapolate.reports.sections.doubling import doublings, still_moving
 from extrapolate.reports.sections.learning_rates import at_edge
@@ -36,13 +36,13 @@ class TheAnswer(Section):
     tables = (ASKED,)
 
     @staticmethod
-    def subjects(material: Material) -> Sequence[str]:
-        return ["answer"] if material.rows else []
+    def subjects(data: ReportData) -> Sequence[str]:
+        return ["answer"] if data.rows else []
 
     @staticmethod
-    def part(material: Material, subject: str) -> Part:
-        found = answer(material)
-        before, after = (hardly_learned(material), found.moving), (found.text, at_edge(material))
+    def part(data: ReportData, subject: str) -> Part:
+        found = answer(data)
+        before, after = (hardly_learned(data), found.moving), (found.text, at_edge(data))
         said = [text for text in (*before, *found.asked, *after) if text]
         how = Details([Text(explained(found))], "How sure is this?")
         return Part([*(Quotable(text, strong=True) for text in said), how])
@@ -67,14 +67,14 @@ class Answer:
     asked: Sequence[str] = ()
 
 
-def answer(material: Material) -> Answer:
+def answer(data: ReportData) -> Answer:
     """The answer for `fixed-target` if it was evaluated, and for the first protocol otherwise.
 
     The losses do not influence what is compared: see `family`.
     """
-    protocol = material.protocols()[0]
-    rows = material.rows[protocol]
-    found = family(rows, material.of_documents(protocol), material.models(protocol), isolates(protocol))
+    protocol = data.protocols()[0]
+    rows = data.rows[protocol]
+    found = family(rows, data.of_documents(protocol), data.models(protocol), isolates(protocol))
     clauses = [_against_reference(found) if len(found.trained) > 1 else "", _of_extensions(found)]
     first = "; ".join(filter(None, clauses))
     if len(found.trained) > 1 and unequal_training(rows):
@@ -94,9 +94,9 @@ def answer(material: Material) -> Answer:
             text = text[0].lower() + text[1:]
         text = f"In {'this run' if rows['run'].nunique() == 1 else 'these runs'}, {text}"
     freedom = sorted({len(one.by_seed) - 1 for one in made if not about_these_runs(one) and one.by_seed})
-    along = isolates(protocol) and protocol in material.along
-    moving = still_moving(doublings(*material.all_checkpoints(protocol), found)) if along else ""
-    return Answer(text, moving, protocol, found, resampled(made), of_runs, freedom, answers(material, protocol))
+    along = isolates(protocol) and protocol in data.along
+    moving = still_moving(doublings(*data.all_checkpoints(protocol), found)) if along else ""
+    return Answer(text, moving, protocol, found, resampled(made), of_runs, freedom, answers(data, protocol))
 
 
 def _lowest(found: Iterable[Comparison]) -> list[Comparison]:

@@ -16,8 +16,8 @@ from extrapolate.errors import UserError
 from extrapolate.evaluation.protocols.base import is_papers
 from extrapolate.reports import plots
 from extrapolate.reports.chart import Chart
-from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block
+from extrapolate.reports.report_data import ReportData
 from extrapolate.reports.tables import conditions
 from extrapolate.results.described import Described
 
@@ -54,12 +54,12 @@ class Section(ABC):
 
     @staticmethod
     @abstractmethod
-    def subjects(material: Material) -> Sequence[str]:
+    def subjects(data: ReportData) -> Sequence[str]:
         """The subjects of its parts, such as protocols or probes; empty if the section does not apply."""
 
     @staticmethod
     @abstractmethod
-    def part(material: Material, subject: str) -> Part:
+    def part(data: ReportData, subject: str) -> Part:
         """The part on one subject. Raises UserError if it cannot be reported."""
 
 
@@ -82,12 +82,12 @@ def with_continuing(section: type[Section]) -> list[type[Section]]:
     return [section, *(one for other in below for one in with_continuing(other))]
 
 
-def parts(section: type[Section], material: Material) -> Iterator[Part]:
+def parts(section: type[Section], data: ReportData) -> Iterator[Part]:
     """A section's parts, each followed by those that continue it. Raises UserError if one cannot be reported."""
-    for subject in section.subjects(material):
+    for subject in section.subjects(data):
         for one in with_continuing(section):
-            if subject in one.subjects(material):
-                part = one.part(material, subject)
+            if subject in one.subjects(data):
+                part = one.part(data, subject)
                 unnamed = [name for name in part.files if not any(fnmatch(name, pattern) for pattern in one.files)]
                 unnamed += [name for name in part.files if not _FILE.fullmatch(name)]
                 assert not unnamed, f"{one.__name__}.files does not name {unnamed}"

@@ -8,8 +8,8 @@ from extrapolate.evaluation.protocols.base import known_by
 from extrapolate.reports import styles
 from extrapolate.reports.chart import Axis, Chart, Panel, Series
 from extrapolate.reports.chart import seeds as seeds_of
-from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Heading, Table, Text
+from extrapolate.reports.report_data import ReportData
 from extrapolate.reports.sections.base import Part, Section, parquet, picture, sections, suffix, with_conditions
 from extrapolate.reports.sections.losses import LOSS, MODEL, SEEDS
 from extrapolate.reports.styles import Style
@@ -60,15 +60,15 @@ class Checkpoints(Section):
     tables = (CHECKPOINTS,)
 
     @staticmethod
-    def subjects(material: Material) -> Sequence[str]:
-        return [name for name, rows in material.along.items() if _have_means(rows)]
+    def subjects(data: ReportData) -> Sequence[str]:
+        return [name for name, rows in data.along.items() if _have_means(rows)]
 
     @staticmethod
-    def part(material: Material, subject: str) -> Part:
-        rows, order, stem = material.along[subject], material.models(subject), f"checkpoints{suffix(subject)}"
-        table = by_checkpoint(rows, order, _failures(material, subject))
+    def part(data: ReportData, subject: str) -> Part:
+        rows, order, stem = data.along[subject], data.models(subject), f"checkpoints{suffix(subject)}"
+        table = by_checkpoint(rows, order, _failures(data, subject))
         near, far = (f"Loss (ev={factor:g})" for factor in (rows["factor"].min(), rows["factor"].max()))
-        drawn = with_conditions(rows, chart(rows, table, material.styles, f"{stem}.png"))
+        drawn = with_conditions(rows, chart(rows, table, data.styles, f"{stem}.png"))
         blocks: list[Block] = [
             Heading(2, f"Extrapolation by training tokens, protocol {subject}"),
             Plot(drawn),
@@ -91,10 +91,10 @@ def _have_means(rows: pd.DataFrame) -> bool:
     )
 
 
-def _failures(material: Material, protocol: str) -> dict[tuple[str, int], Failure]:
+def _failures(data: ReportData, protocol: str) -> dict[tuple[str, int], Failure]:
     """The failure length in the longest windows by model and step; empty without losses by position."""
-    documents = material.documents_along[material.documents_along["protocol"] == protocol]
-    if not known_by(protocol).positions or not has_positions(documents, material.seq_len(protocol)):
+    documents = data.documents_along[data.documents_along["protocol"] == protocol]
+    if not known_by(protocol).positions or not has_positions(documents, data.seq_len(protocol)):
         return {}
     return {
         (one.model, int(str(step))): one

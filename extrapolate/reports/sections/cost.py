@@ -7,8 +7,8 @@ import pandas as pd
 
 from extrapolate.reports import styles
 from extrapolate.reports.chart import Axis, Chart, Panel, Series
-from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Details, Heading, Table, Text
+from extrapolate.reports.report_data import ReportData
 from extrapolate.reports.sections.base import Part, Section, parquet, picture, sections, suffix, with_conditions
 from extrapolate.reports.sections.losses import MODEL, SEEDS
 from extrapolate.reports.styles import Style
@@ -58,21 +58,21 @@ class Cost(Section):
     tables = (COST,)
 
     @staticmethod
-    def subjects(material: Material) -> Sequence[str]:
-        first = list(material.rows)[:1]  # costs are almost the same for all protocols
+    def subjects(data: ReportData) -> Sequence[str]:
+        first = list(data.rows)[:1]  # costs are almost the same for all protocols
         columns = ["training_seconds", *MEASURED]
-        return [name for name in first if material.rows[name][columns].notna().any(axis=None)]
+        return [name for name in first if data.rows[name][columns].notna().any(axis=None)]
 
     @staticmethod
-    def part(material: Material, subject: str) -> Part:
-        rows, stem = material.rows[subject], f"cost{suffix(subject)}"
-        table = costs(rows, material.models(subject))
+    def part(data: ReportData, subject: str) -> Part:
+        rows, stem = data.rows[subject], f"cost{suffix(subject)}"
+        table = costs(rows, data.models(subject))
         ends = [rows["factor"].min(), rows["factor"].max()]
         losses = list(dict.fromkeys(f"Loss (ev={factor:g})" for factor in ends))
         blocks: list[Block] = [Heading(2, f"Cost and loss, protocol {subject}")]
         files = {f"{stem}.parquet": parquet(table)}
         if table[TRAINING].nunique() > 1:
-            drawn = with_conditions(rows, chart(table, losses, material.styles, f"{stem}.png"))
+            drawn = with_conditions(rows, chart(table, losses, data.styles, f"{stem}.png"))
             blocks.append(Plot(drawn))
             files |= picture(drawn)
             for column in losses:

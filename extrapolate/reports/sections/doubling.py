@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from extrapolate.evaluation.protocols.base import isolates
 from extrapolate.reports.family import Family, at_false_discovery_rate, family
-from extrapolate.reports.material import Material
 from extrapolate.reports.page import Heading, Table, Text
+from extrapolate.reports.report_data import ReportData
 from extrapolate.reports.sections.base import Part, Section, parquet, sections, suffix
 from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
@@ -79,14 +79,14 @@ class LastDoubling(Section):
     tables = (DOUBLINGS,)
 
     @staticmethod
-    def subjects(material: Material) -> Sequence[str]:
-        return [name for name, rows in material.along.items() if isolates(name) and len(doubled(rows))]
+    def subjects(data: ReportData) -> Sequence[str]:
+        return [name for name, rows in data.along.items() if isolates(name) and len(doubled(rows))]
 
     @staticmethod
-    def part(material: Material, subject: str) -> Part:
-        documents, order = material.of_documents(subject), material.models(subject)
-        compared = family(material.rows[subject], documents, order, isolates(subject))
-        found = doublings(*material.all_checkpoints(subject), compared)
+    def part(data: ReportData, subject: str) -> Part:
+        documents, order = data.of_documents(subject), data.models(subject)
+        compared = family(data.rows[subject], documents, order, isolates(subject))
+        found = doublings(*data.all_checkpoints(subject), compared)
         told = EXPLAINED.format(
             longest=compared.longest, matters=MATTERS, resampled=resampled([one.change for one in found])
         )

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from extrapolate.reports.material import Material
 from extrapolate.reports.page import Details, Heading, Table, Text
+from extrapolate.reports.report_data import ReportData
 from extrapolate.reports.sections.base import Part, Section, parquet, sections
 from extrapolate.results.columns import INT, REAL, TEXT, Column
 from extrapolate.results.described import Described, plain
@@ -70,13 +70,13 @@ class EffectiveLength(Section):
     tables = (EFFECTIVE_LENGTHS,)
 
     @staticmethod
-    def subjects(material: Material) -> Sequence[str]:
-        return ["models"] if len(material.probes) else []
+    def subjects(data: ReportData) -> Sequence[str]:
+        return ["models"] if len(data.probes) else []
 
     @staticmethod
-    def part(material: Material, subject: str) -> Part:
-        found = effective_lengths(material.probes)
-        asked = ", ".join(sorted(set(material.probes["probe"])))
+    def part(data: ReportData, subject: str) -> Part:
+        found = effective_lengths(data.probes)
+        asked = ", ".join(sorted(set(data.probes["probe"])))
         return Part(
             [
                 Heading(2, "Effective length"),

@@ -7,8 +7,8 @@ import pandas as pd
 
 from extrapolate.names import AS_TRAINED
 from extrapolate.reports.chart import MOST_ROWS, Chart, differences
-from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Details, Heading, Table, Text
+from extrapolate.reports.report_data import ReportData
 from extrapolate.reports.sections.base import Part, Section, parquet, picture, sections, suffix, with_conditions
 from extrapolate.reports.svg import Plot
 from extrapolate.results.columns import INT, REAL, TEXT, Column
@@ -49,12 +49,12 @@ class Extensions(Section):
     tables = (EXTENSIONS,)
 
     @staticmethod
-    def subjects(material: Material) -> Sequence[str]:
-        return [protocol for protocol, rows in material.rows.items() if len(_with_plain(rows))]
+    def subjects(data: ReportData) -> Sequence[str]:
+        return [protocol for protocol, rows in data.rows.items() if len(_with_plain(rows))]
 
     @staticmethod
-    def part(material: Material, subject: str) -> Part:
-        table, stem = against_plain(material.rows[subject], material.models(subject)), f"extensions{suffix(subject)}"
+    def part(data: ReportData, subject: str) -> Part:
+        table, stem = against_plain(data.rows[subject], data.models(subject)), f"extensions{suffix(subject)}"
         changed = [str(column) for column in table if str(column).startswith("Difference")]
         shown = table.sort_values(changed[-1]).head(MOST_ROWS).sort_index() if len(table) > MOST_ROWS else table
         columns = {column: f"{column.removeprefix('Difference (ev=').removesuffix(')')}x" for column in changed}
@@ -62,7 +62,7 @@ class Extensions(Section):
         map_ = differences(title, shown[changed].rename(columns=columns), list(shown[MODEL]))
         said = "Loss with an extension minus that of the same run without it, by length."
         drawn = Chart("the change of the loss by extension and length", f"{stem}.png", map_, caption=said)
-        drawn = with_conditions(material.rows[subject], drawn)
+        drawn = with_conditions(data.rows[subject], drawn)
         texts = table[[MODEL, *changed, HELPS, HARMS, SEEDS]].assign(
             **{column: [_text(value) for value in table[column]] for column in changed}
         )

@@ -11,8 +11,8 @@ from extrapolate import results
 from extrapolate.names import INSPECTIONS_TABLE
 from extrapolate.reports import inspection, styles
 from extrapolate.reports.chart import Axis, Chart, Heat, Panel, Series
-from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Heading, Table, Text
+from extrapolate.reports.report_data import ReportData
 from extrapolate.reports.sections.base import Part, Section, Writer, picture, sections
 from extrapolate.reports.styles import COLOURS
 from extrapolate.reports.svg import Plot
@@ -43,12 +43,12 @@ class Inspection(Section):
     files = ("inspections.parquet", "inspection-*")
 
     @staticmethod
-    def subjects(material: Material) -> Sequence[str]:
-        return ["inspected runs"] if material.rows_of(INSPECTIONS_TABLE) else []
+    def subjects(data: ReportData) -> Sequence[str]:
+        return ["inspected runs"] if data.rows_of(INSPECTIONS_TABLE) else []
 
     @staticmethod
-    def part(material: Material, subject: str) -> Part:
-        found = material.rows_of(INSPECTIONS_TABLE)
+    def part(data: ReportData, subject: str) -> Part:
+        found = data.rows_of(INSPECTIONS_TABLE)
         blocks: list[Block] = [Text(WHAT)]
         files: dict[str, Writer] = {INSPECTIONS_TABLE: partial(results.write, rows=found, table=results.INSPECTIONS)}
 

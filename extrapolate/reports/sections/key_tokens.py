@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 
 from extrapolate.evaluation.key_tokens import GAIN
-from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Details, Heading, Table, Text
+from extrapolate.reports.report_data import ReportData
 from extrapolate.reports.sections.base import Part, Section, parquet, sections, suffix
 from extrapolate.reports.sections.losses import MODEL
 from extrapolate.results.columns import INT, REAL, TEXT, Column
@@ -62,16 +62,16 @@ class KeyTokens(Section):
     tables = (KEY_TOKENS,)
 
     @staticmethod
-    def subjects(material: Material) -> Sequence[str]:
-        return [protocol for protocol, rows in material.rows.items() if (rows["n_key"].astype(float) > 0).any()]
+    def subjects(data: ReportData) -> Sequence[str]:
+        return [protocol for protocol, rows in data.rows.items() if (rows["n_key"].astype(float) > 0).any()]
 
     @staticmethod
-    def part(material: Material, subject: str) -> Part:
-        rows, order = material.rows[subject], material.models(subject)
+    def part(data: ReportData, subject: str) -> Part:
+        rows, order = data.rows[subject], data.models(subject)
         blocks: list[Block] = [Heading(2, f"Key tokens under {subject}")]
         if not same_rule(rows):
             return Part([*blocks, Text(UNLIKE)])
-        documents = material.of_documents(subject)
+        documents = data.of_documents(subject)
         blocks += [Text(chosen(rows)), Text("Loss of key tokens:"), Table(losses(of_key_tokens(rows), order))]
         tables, said = [], []
         for kind, of_kind in KINDS.items():

@@ -9,9 +9,9 @@ import pandas as pd
 from extrapolate import results
 from extrapolate.folders import listed
 from extrapolate.names import RUNS
-from extrapolate.reports.gather import Evaluated
-from extrapolate.reports.material import Material
+from extrapolate.reports.load_tables import Evaluated
 from extrapolate.reports.page import Table, Text
+from extrapolate.reports.report_data import ReportData
 from extrapolate.reports.sections.base import Part, Section, parquet, sections
 from extrapolate.results import kept
 from extrapolate.results.columns import INT, REAL, TEXT, Column
@@ -61,23 +61,23 @@ class LearningRates(Section):
     tables = (RATES,)
 
     @staticmethod
-    def subjects(material: Material) -> Sequence[str]:
-        return ["rates"] if len(tables_of(material.evaluated, material.shown())) else []
+    def subjects(data: ReportData) -> Sequence[str]:
+        return ["rates"] if len(tables_of(data.evaluated, data.shown())) else []
 
     @staticmethod
-    def part(material: Material, subject: str) -> Part:
-        table = pd.concat(tables_of(material.evaluated, material.shown()), ignore_index=True)
-        edge = at_edge(material)
+    def part(data: ReportData, subject: str) -> Part:
+        table = pd.concat(tables_of(data.evaluated, data.shown()), ignore_index=True)
+        edge = at_edge(data)
         blocks = [Text(CHOICE), *([Text(edge, strong=True), Text(ADVICE, code=True)] if edge else [])]
-        if gone := _gone(material):
+        if gone := _gone(data):
             blocks.append(Text(f"The weights of {listed(gone)} are no longer in the study's folder.", strong=True))
         return Part([*blocks, Table(table.drop(columns="Weights"), "Learning rates")], {FILE: parquet(table)})
 
 
-def at_edge(material: Material) -> str:
+def at_edge(data: ReportData) -> str:
     """A sentence about the models whose learning rate is at the end of the range tried; empty if there are none."""
     models: dict[str, list[str]] = {}
-    for table in tables_of(material.evaluated, material.shown()):
+    for table in tables_of(data.evaluated, data.shown()):
         for edge, taken in TAKEN.items():
             if edge is not None and len(mine := table[table["Taken"] == taken]):
                 models.setdefault(edge, []).extend(mine["Model"])
@@ -116,10 +116,10 @@ def _by_file(evaluated: Evaluated, runs: Collection[str]) -> dict[Path, pd.DataF
     }
 
 
-def _gone(material: Material) -> list[str]:
+def _gone(data: ReportData) -> list[str]:
     """The models and rates whose weights are no longer in the study's folder: `rope at 0.001`."""
     found = []
-    for file, table in _by_file(material.evaluated, material.shown()).items():
+    for file, table in _by_file(data.evaluated, data.shown()).items():
         there = _weights_in(file.parent / RUNS)
         for model, rate, joined in table[["Model", "Learning rate", "Weights"]].itertuples(index=False):
             if there and joined and not there.issuperset(joined.split("+")):

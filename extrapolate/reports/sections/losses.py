@@ -11,8 +11,8 @@ from extrapolate.names import AS_TRAINED
 from extrapolate.reports import latex, plots, styles, tables
 from extrapolate.reports.chart import Axis, Chart, Panel, Series, coinciding
 from extrapolate.reports.chart import seeds as seeds_of
-from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Details, Heading, OnlyMarkdown, Table, Text
+from extrapolate.reports.report_data import ReportData
 from extrapolate.reports.sections.base import Part, Section, parquet, picture, sections, suffix, text, with_conditions
 from extrapolate.reports.styles import MOST_BANDS, Style
 from extrapolate.reports.svg import Plot
@@ -79,12 +79,12 @@ class Losses(Section):
     tables = (LOSS_BY_EV,)
 
     @staticmethod
-    def subjects(material: Material) -> Sequence[str]:
-        return material.protocols()
+    def subjects(data: ReportData) -> Sequence[str]:
+        return data.protocols()
 
     @staticmethod
-    def part(material: Material, subject: str) -> Part:
-        rows, table = material.rows[subject], material.losses[subject]
+    def part(data: ReportData, subject: str) -> Part:
+        rows, table = data.rows[subject], data.losses[subject]
         stem, said = f"loss_by_ev{suffix(subject)}", tables.caption(rows)
         # Cells of a sweep that ran beside others have no time worth showing.
         shown = table.drop(columns="Training time") if table["Training time"].isna().all() else table
@@ -99,16 +99,16 @@ class Losses(Section):
             blocks += [Text("Standard deviation over seeds:"), Table(spread)]
         if (worst := tables.worst_seed(rows)) is not None:
             blocks += [Text("Loss of the worst seed at each length:"), Table(worst)]
-        against = material.against(subject, comparison.CONTROL)
+        against = data.against(subject, comparison.CONTROL)
         stretches = [Text(STRETCHES)] if any(one.clusters == "stretches" for one in against) else []
-        drawn = with_conditions(rows, chart(rows, material.styles, against, f"Protocol {subject}", f"{stem}.png"))
+        drawn = with_conditions(rows, chart(rows, data.styles, against, f"Protocol {subject}", f"{stem}.png"))
         blocks += [
             # The overview has all charts on the HTML page, and the first one in Markdown.
-            *([OnlyMarkdown(Plot(drawn))] if subject != material.protocols()[0] else []),
+            *([OnlyMarkdown(Plot(drawn))] if subject != data.protocols()[0] else []),
             Text("Difference to the control, with its 95 % interval:"),
-            Table(comparison.against(against, comparison.CONTROL, material.models(subject))),
+            Table(comparison.against(against, comparison.CONTROL, data.models(subject))),
             Details([Text(CONTROL_TEXT), Text(comparison.marked(against)), *stretches]),
-            *_from_first(material, subject),
+            *_from_first(data, subject),
         ]
         return Part(
             blocks,
@@ -121,10 +121,10 @@ class Losses(Section):
         )
 
 
-def _from_first(material: Material, protocol: str) -> list[Block]:
+def _from_first(data: ReportData, protocol: str) -> list[Block]:
     """The differences from the first model, which is the baseline's; nothing if it is alone."""
-    first, *others = material.models(protocol)
-    sums = [one for one in material.sums if one.protocol == protocol]
+    first, *others = data.models(protocol)
+    sums = [one for one in data.sums if one.protocol == protocol]
     made = comparison.corrected(list(comparison.of_sums(sums, controls=False, reference=first)), "holm")
     if not any(one.difference for one in made):
         return []

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from extrapolate.reports.material import Material
 from extrapolate.reports.page import Details, Table, Text
+from extrapolate.reports.report_data import ReportData
 from extrapolate.reports.sections.base import Part, Section, parquet, sections, suffix
 from extrapolate.reports.sections.losses import LOSS, LOSS_BY_EV, MODEL, SEEDS
 from extrapolate.results.columns import INT, REAL, Column
@@ -45,13 +45,13 @@ class Optimum(Section):
     tables = (OPTIMUM_BY_EV,)
 
     @staticmethod
-    def subjects(material: Material) -> Sequence[str]:
-        return [protocol for protocol, rows in material.rows.items() if has_optimum(rows)]
+    def subjects(data: ReportData) -> Sequence[str]:
+        return [protocol for protocol, rows in data.rows.items() if has_optimum(rows)]
 
     @staticmethod
-    def part(material: Material, subject: str) -> Part:
-        best = optimum_by_ev(material.rows[subject], material.models(subject))
-        against = material.against(subject, OPTIMUM)
+    def part(data: ReportData, subject: str) -> Part:
+        best = optimum_by_ev(data.rows[subject], data.models(subject))
+        against = data.against(subject, OPTIMUM)
         blocks = [
             Table(best),
             Details([Text(OPTIMUM_TEXT)]),
@@ -60,7 +60,7 @@ class Optimum(Section):
                 for one in below_optimum(against)
             ),
             Text("Difference to the optimum, with its 95 % interval:"),
-            Table(comparison.against(against, OPTIMUM, material.models(subject))),
+            Table(comparison.against(against, OPTIMUM, data.models(subject))),
             Details([Text(comparison.marked(against))]),
         ]
         return Part(blocks, {f"optimum_by_ev{suffix(subject)}.parquet": parquet(best)})

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pandas as pd
 
 from extrapolate.evaluation.protocols.base import isolates
-from extrapolate.reports.material import Material
 from extrapolate.reports.page import Beside, Block, Cell, Details, Grid, Switch, Text
+from extrapolate.reports.report_data import ReportData
 from extrapolate.reports.sections.base import Part, Section, sections, suffix, with_conditions
 from extrapolate.reports.sections.losses import about_seeds, chart
 from extrapolate.reports.styles import GLYPHS
@@ -53,29 +53,29 @@ class Overview(Section):
     place = 5
 
     @staticmethod
-    def subjects(material: Material) -> Sequence[str]:
-        return ["losses"] if material.rows else []
+    def subjects(data: ReportData) -> Sequence[str]:
+        return ["losses"] if data.rows else []
 
     @staticmethod
-    def part(material: Material, subject: str) -> Part:
-        views = {protocol: _protocol(material, protocol, material.rows[protocol]) for protocol in material.protocols()}
+    def part(data: ReportData, subject: str) -> Part:
+        views = {protocol: _protocol(data, protocol, data.rows[protocol]) for protocol in data.protocols()}
         if len(views) == 1:
             return Part(next(iter(views.values())))
         return Part([Switch("protocol", "protocol", views)])
 
 
-def _protocol(material: Material, protocol: str, rows: pd.DataFrame) -> list[Block]:
+def _protocol(data: ReportData, protocol: str, rows: pd.DataFrame) -> list[Block]:
     """The chart and the table of one protocol's losses, side by side."""
-    sums = [setting for setting in material.sums if setting.protocol == protocol]
+    sums = [setting for setting in data.sums if setting.protocol == protocol]
     best = list(comparison.with_best(sums))
     to_best = {(one.model, one.factor): one for one in best}
-    against = material.against(protocol, CONTROL)
+    against = data.against(protocol, CONTROL)
     cells = _Cells(rows, sums, to_best, {(one.model, one.factor): one for one in against})
     units: dict[str, Callable[[str, float], Cell]] = {"loss": cells.loss, "perplexity": cells.perplexity}
     if cells.has_bits:
         units["bits per byte"] = cells.bits
     units["difference to the control"] = cells.difference
-    models = cells.in_order(material.models(protocol))
+    models = cells.in_order(data.models(protocol))
     more: dict[str, Callable[[str], Cell]] = {}
     if len(models) > 1:
         more[f"rank at {cells.factors[-1]:g}x"] = cells.rank
@@ -83,8 +83,7 @@ def _protocol(material: Material, protocol: str, rows: pd.DataFrame) -> list[Blo
         more[f"loses < {LEAST:g} up to"] = cells.holds
     views: dict[str, Sequence[Block]] = {}
     names = {
-        model: Cell(model, colour=style["color"], glyph=GLYPHS[style["marker"]])
-        for model, style in material.styles.items()
+        model: Cell(model, colour=style["color"], glyph=GLYPHS[style["marker"]]) for model, style in data.styles.items()
     }
     for unit, cell in units.items():
         lines = [
@@ -97,9 +96,9 @@ def _protocol(material: Material, protocol: str, rows: pd.DataFrame) -> list[Blo
         views["bits per byte"] = [Text(LOSSY)]
     said = BEST.format(least=LEAST, clusters=comparison.resampled(best)) + FEW * (rows["seed"].nunique() < FEWEST_SEEDS)
     file = f"loss_by_ev{suffix(protocol)}.png"
-    drawn = with_conditions(rows, chart(rows, material.styles, against, f"Protocol {protocol}", file))
+    drawn = with_conditions(rows, chart(rows, data.styles, against, f"Protocol {protocol}", file))
     words = [Text(said), *([Text(RANK)] if len(models) > 1 else []), Text(CHOSEN), *([Text(HOLDS)] if holds else [])]
-    how = Details([*words, *about_seeds(rows, material.styles)])
+    how = Details([*words, *about_seeds(rows, data.styles)])
     return [Beside([Plot(drawn)], [Switch(f"unit-{protocol}", "show", views), how])]
 
 

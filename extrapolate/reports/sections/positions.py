@@ -11,8 +11,8 @@ from extrapolate.folders import listed
 from extrapolate.names import AS_TRAINED
 from extrapolate.reports import styles
 from extrapolate.reports.chart import Axis, Chart, Panel, Series
-from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Details, Heading, Table, Text
+from extrapolate.reports.report_data import ReportData
 from extrapolate.reports.sections.base import Part, Section, Writer, parquet, picture, sections, suffix, with_conditions
 from extrapolate.reports.styles import MOST_BANDS, Style
 from extrapolate.reports.svg import Plot
@@ -95,35 +95,34 @@ class Positions(Section):
     tables = (LOSS_BY_POSITION, FAILURE_LENGTHS)
 
     @staticmethod
-    def subjects(material: Material) -> Sequence[str]:
+    def subjects(data: ReportData) -> Sequence[str]:
         return [
             protocol
-            for protocol in material.rows
-            if known_by(protocol).positions
-            and has_positions(material.of_documents(protocol), material.seq_len(protocol))
+            for protocol in data.rows
+            if known_by(protocol).positions and has_positions(data.of_documents(protocol), data.seq_len(protocol))
         ]
 
     @staticmethod
-    def part(material: Material, subject: str) -> Part:
-        documents = material.of_documents(subject)
+    def part(data: ReportData, subject: str) -> Part:
+        documents = data.of_documents(subject)
         curves = by_position(documents)
         found = with_seeds(failures(curves), documents)
-        named = styles.named(material.styles, material.rows[subject])
-        seq_len, end = material.seq_len(subject), suffix(subject)
-        drawn = Curves(curves, found, named, material.styles, seq_len)
-        losses = with_conditions(material.rows[subject], drawn.losses(f"loss_by_position{end}.png"))
+        named = styles.named(data.styles, data.rows[subject])
+        seq_len, end = data.seq_len(subject), suffix(subject)
+        drawn = Curves(curves, found, named, data.styles, seq_len)
+        losses = with_conditions(data.rows[subject], drawn.losses(f"loss_by_position{end}.png"))
         blocks: list[Block] = [Heading(2, "Where in the context"), Plot(losses)]
         files: dict[str, Writer] = {
             f"loss_by_position{end}.parquet": parquet(curves[LOSS_BY_POSITION.names]),
             **picture(losses),
         }
         if found:  # else nothing beyond L was evaluated
-            beyond = with_conditions(material.rows[subject], drawn.differences(f"failure_lengths{end}.png"))
+            beyond = with_conditions(data.rows[subject], drawn.differences(f"failure_lengths{end}.png"))
             table = pd.DataFrame([vars(one) for one in found])[FAILURE_LENGTHS.names]
             table = table.astype({"fails_from": "Int64", "holds_to": "Int64"})
             blocks += [
                 Table(
-                    failure_table(found, material.models(subject)),
+                    failure_table(found, data.models(subject)),
                     "failure length, tokens: where the loss is first above the control's",
                 ),
                 Details([Text(_explained(found, documents))]),
@@ -133,15 +132,15 @@ class Positions(Section):
         return Part(blocks, files)
 
 
-def hardly_learned(material: Material) -> str:
+def hardly_learned(data: ReportData) -> str:
     """The sentence that verdicts follow if models make little use of the context within L; empty if all do.
 
     Their losses at 1x fall by less than LITTLE / L nats from the first half of the window to the second.
     """
-    subjects = Positions.subjects(material)
+    subjects = Positions.subjects(data)
     if not subjects:
         return ""
-    rows, seq_len = material.of_documents(subjects[0]), material.seq_len(subjects[0])
+    rows, seq_len = data.of_documents(subjects[0]), data.seq_len(subjects[0])
     rows = rows[(rows["factor"] == 1.0) & (rows["extension"] == AS_TRAINED) & rows["loss"].notna()]
     sums = rows["loss"].astype(float) * rows["n_targets"]
     halves = rows.assign(loss=sums, second=rows["position"] >= seq_len / 2).groupby(["model", "second"], observed=True)

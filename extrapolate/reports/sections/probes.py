@@ -9,8 +9,8 @@ import pandas as pd
 from extrapolate import results
 from extrapolate.reports import probes
 from extrapolate.reports.chart import MOST_ROWS, Chart, Heat
-from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Details, Heading, Table, Text
+from extrapolate.reports.report_data import ReportData
 from extrapolate.reports.sections.base import Part, Section, Writer, picture, sections
 from extrapolate.reports.svg import Plot
 
@@ -26,15 +26,15 @@ class Probes(Section):
     files = ("probes.*",)
 
     @staticmethod
-    def subjects(material: Material) -> Sequence[str]:
-        return sorted(set(material.probes["probe"])) if len(material.probes) else []
+    def subjects(data: ReportData) -> Sequence[str]:
+        return sorted(set(data.probes["probe"])) if len(data.probes) else []
 
     @staticmethod
-    def part(material: Material, subject: str) -> Part:
-        rows = material.probes[material.probes["probe"] == subject]
+    def part(data: ReportData, subject: str) -> Part:
+        rows = data.probes[data.probes["probe"] == subject]
         # One file for all probes.
         files: dict[str, Writer] = {
-            "probes.parquet": partial(results.write, rows=probes.records(material.probes), table=results.PROBES)
+            "probes.parquet": partial(results.write, rows=probes.records(data.probes), table=results.PROBES)
         }
         blocks: list[Block] = [
             Heading(2, f"Probe {subject}"),

@@ -7,9 +7,9 @@ import pandas as pd
 
 from extrapolate.evaluation.protocols.base import known_by, protocols
 from extrapolate.names import AS_TRAINED
-from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Code, Drawing, Heading, Table, Text
 from extrapolate.reports.protocol_picture import svg
+from extrapolate.reports.report_data import ReportData
 from extrapolate.reports.sections.base import Part, Section, sections
 
 _RUN = {
@@ -27,23 +27,23 @@ class Provenance(Section):
     place = 90
 
     @staticmethod
-    def subjects(material: Material) -> Sequence[str]:
-        return ["runs"] if material.rows else []
+    def subjects(data: ReportData) -> Sequence[str]:
+        return ["runs"] if data.rows else []
 
     @staticmethod
-    def part(material: Material, subject: str) -> Part:
+    def part(data: ReportData, subject: str) -> Part:
         blocks: list[Block] = []
-        for protocol in material.rows:
+        for protocol in data.rows:
             blocks += _protocol(protocol)
-        left_out = material.warnings or ["Nothing was left out."]
+        left_out = data.warnings or ["Nothing was left out."]
         blocks += [
             Heading(2, "Runs"),
-            Table(_runs(pd.concat(material.rows.values()))),
+            Table(_runs(pd.concat(data.rows.values()))),
             Heading(2, "What was left out"),
             *(Text(text[0].upper() + text[1:], code=True) for text in left_out),
             Heading(2, "How to make it again"),
             Text("This page, from the tables of the runs:"),
-            Code(material.command),
+            Code(data.command),
             Text("A run, from its settings, which `config.json` in its folder holds, on the same corpus:", code=True),
             Code("extrapolate train --config RUN/config.json --out NEW"),
         ]

@@ -10,9 +10,9 @@ import pandas as pd
 
 from extrapolate.evaluation.protocols.base import is_papers
 from extrapolate.reports.agreement import LEAST, LEAST_TIME, Pair, Value, pairs_of, summary
-from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Heading, Table, Text
 from extrapolate.reports.published import CELLS, FILE
+from extrapolate.reports.report_data import ReportData
 from extrapolate.reports.sections.base import Part, Section, parquet, sections
 from extrapolate.results import verdicts
 from extrapolate.results.columns import REAL, TEXT, Column
@@ -92,16 +92,16 @@ class Published(Section):
     tables = (PUBLISHED_CELLS, PUBLISHED, PUBLISHED_PAIRS)
 
     @staticmethod
-    def subjects(material: Material) -> Sequence[str]:
-        return ["tables"] if material.rows and len(material.of_studies(FILE, CELLS)) else []
+    def subjects(data: ReportData) -> Sequence[str]:
+        return ["tables"] if data.rows and len(data.of_studies(FILE, CELLS)) else []
 
     @staticmethod
-    def part(material: Material, subject: str) -> Part:
-        rows = _of_papers_protocol(pd.concat(material.rows.values()))
-        documents = _of_papers_protocol(material.documents)
+    def part(data: ReportData, subject: str) -> Part:
+        rows = _of_papers_protocol(pd.concat(data.rows.values()))
+        documents = _of_papers_protocol(data.documents)
         blocks: list[Block] = []
         numbers, differences = [], []
-        for (_, name), cells in material.of_studies(FILE, CELLS).groupby(["study", "table"], sort=False):
+        for (_, name), cells in data.of_studies(FILE, CELLS).groupby(["study", "table"], sort=False):
             values = _values(cells, rows)
             pairs = pairs_of(values, partial(_compared, documents))
             repeating = cells[["run", "extension", "text", "row"]].dropna().drop_duplicates()

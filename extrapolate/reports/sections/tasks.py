@@ -6,9 +6,9 @@ from functools import partial
 from extrapolate import results
 from extrapolate.names import TASKS_TABLE
 from extrapolate.reports import tasks
-from extrapolate.reports.material import Material
 from extrapolate.reports.page import Block, Heading, Table, Text
 from extrapolate.reports.published import of_tasks
+from extrapolate.reports.report_data import ReportData
 from extrapolate.reports.sections.base import Part, Section, sections
 
 BESIDE = "{}, from {}: {}. {} Ours is `acc`, the share of questions whose right answer is the likeliest."
@@ -23,12 +23,12 @@ class Tasks(Section):
     files = (TASKS_TABLE,)
 
     @staticmethod
-    def subjects(material: Material) -> Sequence[str]:
-        return ["benchmarks"] if len(material.tasks) else []
+    def subjects(data: ReportData) -> Sequence[str]:
+        return ["benchmarks"] if len(data.tasks) else []
 
     @staticmethod
-    def part(material: Material, subject: str) -> Part:
-        found, shown = material.rows_of(TASKS_TABLE), material.tasks
+    def part(data: ReportData, subject: str) -> Part:
+        found, shown = data.rows_of(TASKS_TABLE), data.tasks
         blocks: list[Block] = []
         for title, table in tasks.by_shots(shown):
             blocks += [Heading(2, title[0].upper() + title[1:]), Table(table, title)]

@@ -12,8 +12,8 @@ from extrapolate.folders import METRICS, listed
 from extrapolate.names import AS_TRAINED
 from extrapolate.reports import styles
 from extrapolate.reports.chart import Axis, Chart, Panel, Series, smoothed
-from extrapolate.reports.material import Material
 from extrapolate.reports.page import Details, Heading, Table, Text
+from extrapolate.reports.report_data import ReportData
 from extrapolate.reports.sections.base import Part, Section, parquet, picture, sections
 from extrapolate.reports.styles import Style
 from extrapolate.reports.svg import Plot
@@ -65,18 +65,18 @@ class Training(Section):
     tables = (TRAINING,)
 
     @staticmethod
-    def subjects(material: Material) -> Sequence[str]:
-        return ["training"] if _logs(material)[0] else []
+    def subjects(data: ReportData) -> Sequence[str]:
+        return ["training"] if _logs(data)[0] else []
 
     @staticmethod
-    def part(material: Material, subject: str) -> Part:
-        found, without = _logs(material)
+    def part(data: ReportData, subject: str) -> Part:
+        found, without = _logs(data)
         logs = {model: [_read(path) for path in paths] for model, paths in found.items()}
         table = pd.DataFrame([_row(model, mine) for model, mine in logs.items()])
         shown = table.assign(Tokens=[f"{tokens:,}" for tokens in table["Tokens"]])
         seconds = "Seconds per 1,000 steps"
         shown[seconds] = ["n/a" if pd.isna(value) else f"{value:,.1f}" for value in table[seconds]]
-        drawn = chart(logs, material.styles)
+        drawn = chart(logs, data.styles)
         blocks = [
             Heading(2, "Training"),
             Plot(drawn),
@@ -87,14 +87,14 @@ class Training(Section):
         return Part(blocks, {"training.parquet": parquet(table), **picture(drawn)})
 
 
-def _logs(material: Material) -> tuple[dict[str, list[Path]], list[str]]:
+def _logs(data: ReportData) -> tuple[dict[str, list[Path]], list[str]]:
     """The logs of each model's runs, for models as trained, in the order of the tables; and the runs without a log."""
-    folders = {name: folder for folder, name in material.evaluated.names.items()}
+    folders = {name: folder for folder, name in data.evaluated.names.items()}
     found: dict[str, list[Path]] = {}
     without: dict[str, None] = {}
-    for protocol, rows in material.rows.items():
+    for protocol, rows in data.rows.items():
         trained = rows.loc[(rows["extension"] == AS_TRAINED) & rows["imported"].isna(), ["model", "run"]]
-        for model in material.models(protocol):
+        for model in data.models(protocol):
             runs = dict.fromkeys(trained[trained["model"] == model]["run"])
             logs = {run: folders[run] / METRICS for run in runs if run in folders}
             logs = {run: log for run, log in logs.items() if log.is_file()}

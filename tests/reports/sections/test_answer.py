@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from extrapolate.reports.material import Material
+from extrapolate.reports.report_data import ReportData
 from extrapolate.reports.sections.answer import Answer, answer, explained
 from extrapolate.results.groups import SETTINGS
 
@@ -59,7 +59,7 @@ def answered(
                     )  # fmt: skip
     losses = pd.DataFrame({"Model": list(models)})
     return answer(
-        Material(rows={protocol: pd.DataFrame(rows)}, losses={protocol: losses}, documents=pd.DataFrame(found))
+        ReportData(rows={protocol: pd.DataFrame(rows)}, losses={protocol: losses}, documents=pd.DataFrame(found))
     )
 
 

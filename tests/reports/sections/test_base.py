@@ -5,23 +5,23 @@ from pathlib import Path
 import pytest
 
 from extrapolate import specs
-from extrapolate.reports.material import Material
 from extrapolate.reports.page import Heading, Text, markdown
+from extrapolate.reports.report_data import ReportData
 from extrapolate.reports.sections import base
 from extrapolate.reports.sections.base import Part, Section
 from extrapolate.reports.write import lay_out
 
-MATERIAL = Material()
+MATERIAL = ReportData()
 
 
 def section(name: str, about: str = "", written: tuple[str, ...] = (), **attributes: object) -> type[Section]:
     """Registers a section that says its name and its subjects, which are letters."""
 
-    def part(material: Material, subject: str) -> Part:
+    def part(data: ReportData, subject: str) -> Part:
         return Part([Text(f"{name} {subject}")], dict.fromkeys(written, Path.touch))
 
     made = {
-        "subjects": staticmethod(lambda material: list(about)),
+        "subjects": staticmethod(lambda data: list(about)),
         "part": staticmethod(part),
         "__module__": base.__name__,
     }

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from extrapolate.reports.material import Material
+from extrapolate.reports.report_data import ReportData
 from extrapolate.reports.sections.key_tokens import KEY_TOKENS, UNLIKE, KeyTokens, chosen
 from extrapolate.statistics.documents import of_key_tokens, of_others
 
@@ -41,11 +41,11 @@ def rows_of(key_gain: float, model: str = "RoPE", **more: Any) -> tuple[dict[str
     return shared | total | counts | {"optimum_loss": math.nan, "key_optimum_loss": math.nan}, documents
 
 
-def material_of(*made: tuple[dict[str, Any], list[dict[str, Any]]]) -> Material:
+def material_of(*made: tuple[dict[str, Any], list[dict[str, Any]]]) -> ReportData:
     rows = pd.DataFrame([row for row, _ in made])
     documents = pd.DataFrame([row for _, mine in made for row in mine])
     losses = pd.DataFrame({"Model": list(dict.fromkeys(rows["model"]))})
-    return Material(rows={"fixed-target": rows}, losses={"fixed-target": losses}, documents=documents)
+    return ReportData(rows={"fixed-target": rows}, losses={"fixed-target": losses}, documents=documents)
 
 
 def test_the_parts_add_up_to_the_whole() -> None:
@@ -64,9 +64,9 @@ def test_the_parts_add_up_to_the_whole() -> None:
 
 
 def test_the_tables_have_both_and_their_differences() -> None:
-    material = material_of(rows_of(0.5), rows_of(0.0, "ALiBi"))
-    assert KeyTokens.subjects(material) == ["fixed-target"]
-    part = KeyTokens.part(material, "fixed-target")
+    data = material_of(rows_of(0.5), rows_of(0.0, "ALiBi"))
+    assert KeyTokens.subjects(data) == ["fixed-target"]
+    part = KeyTokens.part(data, "fixed-target")
     heading, share, _, losses, *_ = (block.markdown() for block in part.blocks)
     row, documents = rows_of(0.5)
     assert heading == "## Key tokens under fixed-target"
@@ -117,8 +117,8 @@ def test_no_key_token_is_no_section() -> None:
 def test_the_optimum_is_the_first_row_and_says_which_tokens() -> None:
     row, documents = rows_of(0.5, key_context=math.nan)
     known = {"optimum_loss": 1.0, "key_optimum_loss": 1.5}
-    material = material_of((row | known, [one | known for one in documents]))
-    blocks = [block.markdown() for block in KeyTokens.part(material, "fixed-target").blocks]
+    data = material_of((row | known, [one | known for one in documents]))
+    blocks = [block.markdown() for block in KeyTokens.part(data, "fixed-target").blocks]
     assert "the optimum gains 0.69 nats or more on them" in blocks[1]
     assert blocks[3].splitlines()[2].startswith("| optimum | 1.500 | n/a |")
-    assert "not only the last L = 64" in chosen(material.rows["fixed-target"])
+    assert "not only the last L = 64" in chosen(data.rows["fixed-target"])

@@ -3,8 +3,8 @@
 import pandas as pd
 import pytest
 
-from extrapolate.reports.material import Material
 from extrapolate.reports.page import Text
+from extrapolate.reports.report_data import ReportData
 from extrapolate.reports.sections.optimum import Optimum, has_optimum, optimum_by_ev
 from extrapolate.statistics.comparison import OPTIMUM, Comparison
 from extrapolate.statistics.intervals import Interval
@@ -69,9 +69,9 @@ def test_a_model_below_the_optimum_is_told_in_bold() -> None:
         Comparison("windows", 4.0, model, OPTIMUM, found, "documents", (0,), these_runs=found, p=p, one_run=True)
         for (model, found), p in zip(ends.items(), (0.03, 0.01), strict=True)
     ]
-    material = Material(rows={"windows": made}, losses={"windows": losses}, compared=compared)
-    assert Optimum.subjects(material) == ["windows"]
-    part = Optimum.part(material, "windows")
+    data = ReportData(rows={"windows": made}, losses={"windows": losses}, compared=compared)
+    assert Optimum.subjects(data) == ["windows"]
+    part = Optimum.part(data, "windows")
     (strong,) = [block for block in part.blocks if isinstance(block, Text) and block.strong]
     assert strong.markdown().startswith("**RoPE is below the optimum at 4x. ")
     table, said = (block.markdown() for block in part.blocks[-2:])

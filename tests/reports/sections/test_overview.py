@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from extrapolate.reports import styles
-from extrapolate.reports.material import Material
 from extrapolate.reports.page import Beside, Cell, Details, Grid, Switch, Text, markdown
+from extrapolate.reports.report_data import ReportData
 from extrapolate.reports.sections.overview import Overview
 from extrapolate.statistics.comparison import comparisons, with_best
 from extrapolate.statistics.sums import settings
@@ -48,7 +48,7 @@ def shown(
     rows["bits_per_byte"] = rows["loss"] / 2 if lossless else math.nan
     rows["n_bytes"] = 1.0 if lossless else math.nan
     part = Overview.part(
-        Material(
+        ReportData(
             rows={protocol: rows},
             losses={protocol: pd.DataFrame({"Model": list(losses)})},
             documents=by_document,

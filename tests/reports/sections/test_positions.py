@@ -3,11 +3,11 @@
 import pandas as pd
 
 from extrapolate.names import AS_TRAINED
-from extrapolate.reports.material import Material
+from extrapolate.reports.report_data import ReportData
 from extrapolate.reports.sections.positions import hardly_learned
 
 
-def material(**halves: tuple[float, float]) -> Material:
+def data(**halves: tuple[float, float]) -> ReportData:
     """Models whose losses in the halves of L = 64 are these; beyond L, and with extensions, they are others."""
     rows = [
         {
@@ -21,24 +21,24 @@ def material(**halves: tuple[float, float]) -> Material:
         for position, loss in zip((0, 32), losses, strict=True)
         for document in (0, 1)
     ]  # fmt: skip
-    return Material(rows={"windows": pd.DataFrame(rows)}, documents=pd.DataFrame(rows))
+    return ReportData(rows={"windows": pd.DataFrame(rows)}, documents=pd.DataFrame(rows))
 
 
 def test_models_whose_losses_hardly_fall_are_named_first() -> None:
     """At L = 64 the least fall is 0.05 nats."""
-    assert hardly_learned(material(RoPE=(5.252, 5.201))) == ""
-    assert hardly_learned(material(RoPE=(5.252, 5.201), NoPE=(5.252, 5.205))) == (
+    assert hardly_learned(data(RoPE=(5.252, 5.201))) == ""
+    assert hardly_learned(data(RoPE=(5.252, 5.201), NoPE=(5.252, 5.205))) == (
         "Train NoPE longer before you read its verdicts: from the first to the second half of the training length, the "
         "loss falls by only 0.047 nats, so it makes little use of context."
     )
-    assert hardly_learned(material(RoPE=(5.2, 5.3), NoPE=(5.2, 5.21))).startswith(
+    assert hardly_learned(data(RoPE=(5.2, 5.3), NoPE=(5.2, 5.21))).startswith(
         "Train RoPE, NoPE longer before you read their verdicts: from the first to the second half of the training "
         "length, losses fall by only 0.000 nats or less"
     )
 
 
 def test_nothing_is_said_without_losses_by_position() -> None:
-    whole = material(NoPE=(5.2, 5.2))
+    whole = data(NoPE=(5.2, 5.2))
     whole.documents["bucket"] = 128  # as kept without positions
     assert hardly_learned(whole) == ""
-    assert hardly_learned(Material()) == ""
+    assert hardly_learned(ReportData()) == ""

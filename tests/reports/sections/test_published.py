@@ -9,10 +9,10 @@ import pytest
 
 import extrapolate as xt
 from extrapolate import results
-from extrapolate.reports.gather import Evaluated
-from extrapolate.reports.material import Material
+from extrapolate.reports.load_tables import Evaluated
 from extrapolate.reports.page import Table, Text, markdown
 from extrapolate.reports.published import FILE, Repeating, write_cells
+from extrapolate.reports.report_data import ReportData
 from extrapolate.reports.sections.base import Part
 from extrapolate.reports.sections.published import Published
 
@@ -22,17 +22,17 @@ DOCUMENTS, TARGETS = 40, 100
 
 
 def part(tmp_path: Path, losses: dict[str, list[float]], **given: Any) -> Part:
-    """The section on models, see `material`."""
-    made = material(tmp_path, losses, **given)
+    """The section on models, see `data`."""
+    made = data(tmp_path, losses, **given)
     assert Published.subjects(made) == ["tables"]
     return Published.part(made, "tables")
 
 
-def material(
+def data(
     tmp_path: Path, losses: dict[str, list[float]], seeds: int = 1, table: str = "expe-table-2",
     encodings: dict[str, str] = ENCODINGS, factors: tuple[float, ...] = (1, 2, 4), deviation: float = 0.02,
     **columns: object,
-) -> Material:  # fmt: skip
+) -> ReportData:  # fmt: skip
     """Models with these mean losses at the factors, each document's a little off, in a study."""
     rows, documents, folders, cells = [], [], {}, []
     for at, (model, mine) in enumerate(losses.items()):
@@ -57,7 +57,7 @@ def material(
                 ]  # fmt: skip
     write_cells(tmp_path, [table], cells)
     shown, by_document = (pd.DataFrame(made).astype({"seed": "Int64"}) for made in (rows, documents))
-    return Material(Evaluated(folders, ()), {"windows": shown}, documents=by_document)
+    return ReportData(Evaluated(folders, ()), {"windows": shown}, documents=by_document)
 
 
 def texts(made: Part) -> list[str]:
@@ -299,7 +299,7 @@ def test_a_study_that_cannot_repeat_a_table_is_refused_with_its_line(
 
 @pytest.mark.parametrize("content", [b"", b"PAR1"])
 def test_a_damaged_table_of_cells_is_one_message(tmp_path: Path, content: bytes) -> None:
-    made = material(tmp_path, EXPE)
+    made = data(tmp_path, EXPE)
     (tmp_path / FILE).write_bytes(content)
     with pytest.raises(xt.UserError, match=r"published_cells.parquet is damaged"):
         Published.subjects(made)

@@ -13,7 +13,7 @@ from extrapolate.evaluation.protocols.base import is_papers, isolates
 from extrapolate.folders import listed
 from extrapolate.names import INSPECTIONS_TABLE, PROBES_TABLE, TASKS_TABLE
 from extrapolate.reports import probes, styles, tables, tasks
-from extrapolate.reports.gather import Evaluated
+from extrapolate.reports.load_tables import Evaluated
 from extrapolate.reports.styles import Style
 from extrapolate.results.columns import Table
 from extrapolate.statistics import comparison
@@ -36,7 +36,7 @@ from extrapolate.statistics.sums import Setting, settings
 
 
 @dataclass(frozen=True)
-class Material:
+class ReportData:
     """What every section of a report is written from.
 
     rows: the rows that are shown, by protocol, the paper's protocol first; they share one set of targets, and are of
@@ -127,8 +127,8 @@ def collect(
     documents: pa.Table,
     baseline: str | None,
     only: Mapping[str, Any],
-) -> Material:
-    """The material of a report. `only` restricts rows: column -> value.
+) -> ReportData:
+    """The data of a report. `only` restricts rows: column -> value.
 
     Raises UserError if there is nothing to report, or rows cannot be compared.
     """
@@ -160,9 +160,9 @@ def collect(
     shown_probes = {f"probe {probe}": mine for probe, mine in asked.groupby("probe", sort=False)} if len(asked) else {}
     warnings += [f"{what}: {text}" for what, mine in shown_probes.items() for text in at_some_lengths(mine)]
     warnings += between_tables({**rows, **shown_probes})
-    material = Material(evaluated, probes=asked, warnings=(*evaluated.left_out, *warnings))
+    data = ReportData(evaluated, probes=asked, warnings=(*evaluated.left_out, *warnings))
     if not rows:
-        return _with_tasks(material, models)
+        return _with_tasks(data, models)
     losses = {protocol: tables.loss_by_ev(mine, baseline) for protocol, mine in rows.items()}
     same = ["run", "extension", "protocol", "factor", "targets_hash"]
     along = {protocol: every.merge(shown[same], on=same) for protocol, shown in rows.items()}
@@ -174,8 +174,8 @@ def collect(
         by_document = by_document[by_document["step"] == last]
     sums = settings(by_document)
     order = dict.fromkeys(model for table in losses.values() for model in table["Model"])
-    material = replace(
-        material,
+    data = replace(
+        data,
         rows=rows,
         losses=losses,
         documents=by_document,
@@ -186,18 +186,18 @@ def collect(
         documents_along=documents_along,
         warnings=(*evaluated.left_out, *warnings),
     )
-    return _with_tasks(material, models)
+    return _with_tasks(data, models)
 
 
-def _with_tasks(material: Material, models: pd.DataFrame) -> Material:
+def _with_tasks(data: ReportData, models: pd.DataFrame) -> ReportData:
     """With the rows of benchmarks that can be compared. models: those that have losses or probes."""
-    found = material.rows_of(TASKS_TABLE)
+    found = data.rows_of(TASKS_TABLE)
     if not found:
-        return material
+        return data
     shown, warnings = tasks.comparable(pd.DataFrame(found))
     warnings += not_evaluated(tasks.asked(pd.DataFrame(found)), "task", models)
-    more = [text for text in warnings if text not in material.warnings]
-    return replace(material, tasks=shown, warnings=(*material.warnings, *more))
+    more = [text for text in warnings if text not in data.warnings]
+    return replace(data, tasks=shown, warnings=(*data.warnings, *more))
 
 
 def _texts(rows: Mapping[str, pd.DataFrame]) -> dict[str, tuple[str, str]]:
@@ -212,7 +212,7 @@ def _is_of(row: Mapping[str, Any], text: tuple[str, str]) -> bool:
 
 
 def _not_shown(evaluated: Evaluated, rows: Mapping[str, pd.DataFrame]) -> list[str]:
-    """Warnings about what `Material.rows_of` leaves out."""
+    """Warnings about what `ReportData.rows_of` leaves out."""
     warnings, texts = [], _texts(rows)
     for file, what in ((TASKS_TABLE, "benchmarks"), (INSPECTIONS_TABLE, "inspection")):
         found = evaluated.rows(file)

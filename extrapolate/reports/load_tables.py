@@ -198,7 +198,7 @@ def called(rows: pa.Table, name: str) -> pa.Table:
     return rows.set_column(rows.column_names.index("run"), "run", pa.repeat(name, len(rows)).dictionary_encode())
 
 
-def gather(paths: Sequence[Path]) -> Evaluated:
+def load_tables(paths: Sequence[Path]) -> Evaluated:
     """The evaluated runs at and below some folders, each once.
 
     A run is identified by its training settings and its weights (`results.identity`), even if its folder was renamed.

@@ -12,7 +12,7 @@ import extrapolate as xt
 from extrapolate import results
 from extrapolate.errors import UserError
 from extrapolate.names import ASKED, DOCUMENTS_TABLE, INSPECTIONS_TABLE, TASKS_TABLE, TEXT_TABLE
-from extrapolate.reports.gather import gather
+from extrapolate.reports.load_tables import load_tables
 from extrapolate.results import kept
 
 pytestmark = pytest.mark.usefixtures("without_pictures")
@@ -57,7 +57,7 @@ def add_probes(folder, **changes):
 
 
 def runs_of(*paths):
-    return list(gather(paths).runs)
+    return list(load_tables(paths).runs)
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_runs_that_had_one_name_are_both_shown(renamed, tmp_path):
 def test_runs_of_one_name_in_two_reports_are_told_apart(write_run, tmp_path):
     for name, changes in (("alice", {"weights_sha256": "first"}), ("bob", NOPE)):
         (write_run(tmp_path / name, called("exp", **changes)) / "report.md").touch()
-    found = gather([tmp_path / "alice", tmp_path / "bob"])
+    found = load_tables([tmp_path / "alice", tmp_path / "bob"])
     assert list(found.runs) == ["alice/exp", "bob/exp"]
     assert {row["run"]: row["model"] for row in found.evals()} == {"alice/exp": "RoPE", "bob/exp": "NoPE"}
     xt.report([tmp_path / "alice", tmp_path / "bob"], tmp_path / "all")
@@ -100,11 +100,11 @@ def test_names_in_tables_cannot_make_two_runs_one(write_run, tmp_path):
 def test_the_same_run_in_several_places_is_taken_once(write_run, tmp_path):
     run = own(write_run(tmp_path / "ck/exp", called("exp")))
     xt.report(tmp_path / "ck", tmp_path / "copy")
-    alone, both = gather([run]), gather([run, tmp_path / "copy", tmp_path / "ck"])
+    alone, both = load_tables([run]), load_tables([run, tmp_path / "copy", tmp_path / "ck"])
     assert both.evals() == alone.evals()
     assert both.documents().equals(alone.documents())
     shutil.copytree(run, tmp_path / "ck/again")
-    twice = gather([tmp_path / "ck"])
+    twice = load_tables([tmp_path / "ck"])
     assert (list(twice.runs), len(twice.evals())) == (["again"], len(alone.evals()))
     assert twice.left_out[-1].startswith(f"taken once, for they hold the run {tmp_path}/ck/again too: ")
 
@@ -112,7 +112,7 @@ def test_the_same_run_in_several_places_is_taken_once(write_run, tmp_path):
 def test_rows_of_one_run_in_two_folders_join(write_run, tmp_path):
     for factor in (1, 2):
         write_run(tmp_path / f"at-{factor}/rope", lambda row, at=factor: row if row["factor"] == at else None)
-    found = gather([tmp_path / "at-1", tmp_path / "at-2"])
+    found = load_tables([tmp_path / "at-1", tmp_path / "at-2"])
     assert list(found.runs) == ["rope"]
     assert {row["factor"] for row in found.evals()} == {1, 2}
 
@@ -168,18 +168,18 @@ def test_tables_in_a_folder_hide_no_run_below_it(write_run, tmp_path):
     write_run(tmp_path / "ck/exp", called("exp", weights_sha256="first"))
     for file in (tmp_path / "ck/exp").glob("*.parquet"):
         shutil.copy(file, tmp_path / "team")
-    assert sorted(gather([tmp_path / "team"]).runs) == ["exp", "third"]
+    assert sorted(load_tables([tmp_path / "team"]).runs) == ["exp", "third"]
 
 
 def test_a_run_in_the_folder_of_another_is_named(write_run, tmp_path):
     own(write_run(tmp_path / "ck/exp", called("exp", weights_sha256="first")))
     own(write_run(tmp_path / "ck/exp/inner", called("inner", **NOPE)))
-    found = gather([tmp_path / "ck"])
+    found = load_tables([tmp_path / "ck"])
     assert list(found.runs) == ["exp"]
     assert found.left_out == (
         f"left out, for they lie in the folder of another run: {tmp_path}/ck/exp/inner; name them, or move them out",
     )
-    assert sorted(gather([tmp_path / "ck", tmp_path / "ck/exp/inner"]).runs) == ["exp", "inner"]
+    assert sorted(load_tables([tmp_path / "ck", tmp_path / "ck/exp/inner"]).runs) == ["exp", "inner"]
 
 
 @pytest.mark.parametrize("changed", [{"loss": 3.0}, {"n_targets": 513}, {"n_key": 7}])
@@ -220,10 +220,10 @@ def test_and_so_where_another_table_is_of_other_weights(write_run, tmp_path, fil
     table = results.KEPT[file]
     rows = [{column.name: (row | found).get(column.name) for column in table.columns} for row in losses]
     results.write(folder / file, rows, table)
-    gather([folder])
+    load_tables([folder])
     changed(folder, file, weights_sha256="gone")
     with pytest.raises(UserError, match="several trainings"):
-        gather([folder])
+        load_tables([folder])
 
 
 def test_a_run_that_was_trained_otherwise_is_no_seed_that_others_lack(write_run, tmp_path):
@@ -312,6 +312,6 @@ def test_cells_without_a_configuration_are_named(write_run, tmp_path):
         (folder / file).touch()
     asked = {"cells": {name: {"config_hash": "of a cell", "seed": 0} for name in ("rope", "begun", "lost")}}
     (tmp_path / "study" / ASKED).write_text(json.dumps(asked))
-    left_out = gather([tmp_path / "study"]).left_out
+    left_out = load_tables([tmp_path / "study"]).left_out
     assert f"left out, for the sweep has not begun them: {begun}" in left_out
     assert f"left out, for they have weights, but no config.json: {lost}" in left_out
