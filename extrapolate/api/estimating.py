@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from extrapolate.api.in_turn import Job
+from extrapolate.api.run_loop import Job
 from extrapolate.encodings.plan import Pairs, Plan
 from extrapolate.evaluation import lengths
 from extrapolate.evaluation.any_run import AnyRun

@@ -24,8 +24,8 @@ if TYPE_CHECKING:  # importing these takes seconds, and the command line reads t
 
     from extrapolate.api.estimating import Estimate
     from extrapolate.api.evaluating import Evaluated
-    from extrapolate.api.in_turn import InTurn, Job, Runs
     from extrapolate.api.own_class import ExtensionClass
+    from extrapolate.api.run_loop import Job, RunLoop, Runs
     from extrapolate.data.probes.base import Probe
     from extrapolate.data.store import Store
     from extrapolate.interop.benchmarks import Tasks
@@ -65,7 +65,7 @@ def evaluate(runs: "Runs", *, progress: Progress = QUIET, **settings: Unpack[Tex
     its `evaluated.rows` has the rows of the others.
     """
     from extrapolate.api.evaluating import evaluate_given
-    from extrapolate.api.in_turn import table
+    from extrapolate.api.run_loop import table
 
     found = evaluate_given(runs, settings, progress)
     return table(found.rows, found.left_out)
@@ -88,7 +88,7 @@ def evaluate_probes(
     `evaluated.probe_rows`.
     """
     from extrapolate.api.evaluating import evaluate_given
-    from extrapolate.api.in_turn import table
+    from extrapolate.api.run_loop import table
     from extrapolate.data.probes.base import Probe
 
     check("trials", trials, WHOLE)
@@ -175,7 +175,7 @@ def evaluate_tasks(
     Raises UserError if lm-eval, a task, its data or a run is missing, or a run cannot be evaluated at this length;
     RunsFailed at the end if some of several runs failed.
     """
-    from extrapolate.api.in_turn import table
+    from extrapolate.api.run_loop import table
     from extrapolate.evaluation.plans import extensions_to_evaluate
     from extrapolate.results import TASKS, kept
 
@@ -183,7 +183,7 @@ def evaluate_tasks(
         runs=runs, tasks=tasks, extend=extend, length=length, limit=limit, include_path=include_path,
         data_dir=data_dir, precision=precision, seq_len=opening.get("seq_len"),
     )  # fmt: skip
-    turns, jobs, loaded = _ready(given, progress)
+    loop, jobs, loaded = _ready(given, progress)
     from extrapolate.interop import benchmarks
     from extrapolate.interop.lm_eval import RunLM  # lm-eval is optional
 
@@ -201,9 +201,9 @@ def evaluate_tasks(
             kept.add(job.run.path, TASKS, part)
             benchmarks.check_scored(found, part)
 
-    turns.work(jobs, work, [], "what was asked before this extension is kept")
-    asked = table(rows, turns.left_out)
-    turns.tell(asked)
+    loop.work(jobs, work, [], "what was asked before this extension is kept")
+    asked = table(rows, loop.left_out)
+    loop.tell(asked)
     return asked
 
 
@@ -230,13 +230,13 @@ def estimate_tasks(
     return estimate(jobs, loaded, given["shots"], given["limit"], given["precision"], device, counting, progress)
 
 
-def _ready(given: Mapping[str, Any], progress: Progress) -> "tuple[InTurn, list[Job[None]], Tasks]":
+def _ready(given: Mapping[str, Any], progress: Progress) -> "tuple[RunLoop, list[Job[None]], Tasks]":
     """The runs and the tasks of `evaluate_tasks`, whose arguments are given by name."""
     from extrapolate.interop import benchmarks
 
     benchmarks.check_installed()
-    from extrapolate.api.in_turn import InTurn
     from extrapolate.api.own_class import specs_of
+    from extrapolate.api.run_loop import RunLoop
     from extrapolate.evaluation.plans import extensions_to_evaluate, plan_for_texts
     from extrapolate.results import kept
 
@@ -255,15 +255,15 @@ def _ready(given: Mapping[str, Any], progress: Progress) -> "tuple[InTurn, list[
         run.build_model()
 
     # Raises what is wrong with the arguments before lm-eval and its data are read, which takes long.
-    turns = InTurn(given["runs"], given.get("seq_len"), progress)
-    jobs = turns.jobs(extensions, check_run)
+    loop = RunLoop(given["runs"], given.get("seq_len"), progress)
+    jobs = loop.jobs(extensions, check_run)
     for job in jobs:
         at = job.run.config.trained_length if length is None else length
         model = job.run.build_model()
         for applied in extensions_to_evaluate(job.run, model, job.extensions).values():
             plan_for_texts(job.run, model, applied, at)
     progress.say("reading the tasks")
-    return turns, jobs, benchmarks.Tasks.load(names, *folders)
+    return loop, jobs, benchmarks.Tasks.load(names, *folders)
 
 
 @public(InspectionSettings, RunsOnText)
@@ -283,8 +283,8 @@ def inspect(runs: "Runs", *, progress: Progress = QUIET, **settings: Unpack[Insp
     Raises UserError before starting if a setting is invalid. If some of several runs fail, the others are inspected,
     and RunsFailed is raised at the end, with their rows in `evaluated`.
     """
-    from extrapolate.api.in_turn import InTurn, table
     from extrapolate.api.own_class import with_specs
+    from extrapolate.api.run_loop import RunLoop, table
     from extrapolate.api.training import opened_store
     from extrapolate.inspection import inspection
     from extrapolate.machine.devices import device_of
@@ -292,7 +292,7 @@ def inspect(runs: "Runs", *, progress: Progress = QUIET, **settings: Unpack[Insp
 
     asked = settings_of(InspectionSettings, with_specs(settings))
     store, device = opened_store(settings.get("data")), device_of(settings.get("device") or "auto")
-    turns = InTurn(runs, settings.get("seq_len"), progress)
+    loop = RunLoop(runs, settings.get("seq_len"), progress)
     rows: list[dict[str, Any]] = []
 
     def work(job: "Job[Store]", advance: Advance) -> None:
@@ -301,11 +301,11 @@ def inspect(runs: "Runs", *, progress: Progress = QUIET, **settings: Unpack[Insp
             kept.add(job.run.path, INSPECTIONS, part)
             rows.extend(row | {"run": job.name} for row in part)
 
-    jobs = turns.jobs_on_text(asked, store, lambda run, text: inspection.check_run(run, text, asked))
+    jobs = loop.jobs_on_text(asked, store, lambda run, text: inspection.check_run(run, text, asked))
     for job in jobs:
         inspection.check(job.run, job.given, replace(asked, extend=job.extensions))
     inputs = [inspection.expected_inputs(job.run, job.given, replace(asked, extend=job.extensions)) for job in jobs]
-    turns.work(jobs, work, inputs, "the lengths before this one are kept")
-    inspected = table(rows, turns.left_out)
-    turns.tell(inspected)
+    loop.work(jobs, work, inputs, "the lengths before this one are kept")
+    inspected = table(rows, loop.left_out)
+    loop.tell(inspected)
     return inspected

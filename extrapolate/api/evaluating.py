@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from extrapolate.api.in_turn import InTurn, Job, Runs
 from extrapolate.api.own_class import with_specs
+from extrapolate.api.run_loop import Job, RunLoop, Runs
 from extrapolate.api.training import opened_store
 from extrapolate.data.store import Store
 from extrapolate.evaluation import lengths
@@ -66,8 +66,8 @@ def evaluate_with(
         on = device_of(device)
         check_devices(on)
         progress = progress if ranks.first else SILENT
-        turns, jobs = prepared(settings, runs, data, seq_len, progress, ranks)
-        evaluated = Evaluated([], [], list(turns.left_out), settings.protocols)
+        loop, jobs = prepared(settings, runs, data, seq_len, progress, ranks)
+        evaluated = Evaluated([], [], list(loop.left_out), settings.protocols)
         there = {job.name: [part.there() for part in job.given] for job in jobs}
 
         def with_speed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -97,8 +97,8 @@ def evaluate_with(
         for job in jobs:
             if count := sum(part.count(known) for part, known in zip(job.given, there[job.name], strict=True)):
                 progress.say(f"{job.run.path}: {count:,} rows are there already, and are not computed again")
-        turns.work(jobs, work, inputs, "what was evaluated before this setting is kept")
-        turns.tell(evaluated)
+        loop.work(jobs, work, inputs, "what was evaluated before this setting is kept")
+        loop.tell(evaluated)
         return evaluated
 
 
@@ -109,14 +109,14 @@ def prepared(
     seq_len: int | None,
     progress: Progress,
     ranks: Ranks = ALONE,
-) -> tuple[InTurn, list[Job[list[Work[AnyRun]]]]]:
+) -> tuple[RunLoop, list[Job[list[Work[AnyRun]]]]]:
     """The runs with their work, all of it checked: that of the settings, and that of half the budget.
 
     Raises UserError if something is wrong; see `evaluate_with`.
     """
     store = opened_store(data)
-    turns = InTurn(runs, seq_len, progress, ranks, partial(lengths.check_settings, settings))
-    jobs = turns.jobs_on_text(settings, store, lambda run, text: lengths.check_run(run, text, settings))
+    loop = RunLoop(runs, seq_len, progress, ranks, partial(lengths.check_settings, settings))
+    jobs = loop.jobs_on_text(settings, store, lambda run, text: lengths.check_run(run, text, settings))
     told: dict[str, None] = {}
     found: list[Job[list[Work[AnyRun]]]] = []
     for job in jobs:
@@ -125,7 +125,7 @@ def prepared(
         told |= dict.fromkeys(few_documents(own, job.given.split(settings.split), job.run.config.seq_len))
     for line in told:
         progress.say(line)
-    return turns, found
+    return loop, found
 
 
 def works(run: S, store: Store, settings: EvaluationSettings, model: LanguageModel | None = None) -> list[Work[S]]:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from extrapolate.api.in_turn import imported
+from extrapolate.api.run_loop import imported
 from extrapolate.api.tokenize import default_store
 from extrapolate.data.store import Store
 from extrapolate.data.tokenizer import HUB

@@ -45,7 +45,7 @@ def eval_lengths(runs: RunPaths, dry_run: DryRun = False, as_json: AsJson = Fals
 
 def _show(call: Callable[..., T], show: Callable[[T], None]) -> None:
     """Shows what a call returns. If some of several runs failed, shows that of the others, and fails."""
-    from extrapolate.api.in_turn import RunsFailed
+    from extrapolate.api.run_loop import RunsFailed
 
     try:
         found = call(progress=CommandLine())

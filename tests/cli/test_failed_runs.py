@@ -10,7 +10,7 @@ import pytest
 
 import extrapolate as xt
 from extrapolate.api import evaluate as calls
-from extrapolate.api.in_turn import RunsFailed
+from extrapolate.api.run_loop import RunsFailed
 from extrapolate.errors import UserError, reason_of
 from extrapolate.results import kept
 

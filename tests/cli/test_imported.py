@@ -390,7 +390,7 @@ class TestText:
         self, cli, llama, bpe, corpus, tmp_path, monkeypatch
     ) -> None:
         monkeypatch.setattr(StandardLibrary, "open", lambda argument, text_field: LocalFiles(str(corpus), "text"))
-        monkeypatch.setattr("extrapolate.api.in_turn.StoreSettings", partial(StoreSettings, min_heldout_tokens=200))
+        monkeypatch.setattr("extrapolate.api.run_loop.StoreSettings", partial(StoreSettings, min_heldout_tokens=200))
         flags = ["--factors", "1,32", "--max-targets", "1024", "--protocol", "windows"]
         first = cli("eval-lengths", "hf:small-llama", *flags).succeeded()
         (made,) = (tmp_path / "data").iterdir()

@@ -58,7 +58,7 @@ class Job(Generic[T]):
     name: str
 
 
-class InTurn:
+class RunLoop:
     """The runs that a call was given. If one of several fails, the others continue, unless processes share the runs.
 
     left_out: a line for each extension that does not apply to some of the runs, and for each reason.
