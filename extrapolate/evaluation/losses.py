@@ -19,7 +19,7 @@ from torch import Tensor
 from extrapolate.data.store import Split
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
-from extrapolate.evaluation.memory import OutOfMemoryError, Room
+from extrapolate.evaluation.memory import OutOfMemoryError, ShrinkOnOOM
 from extrapolate.evaluation.precision import storage_of
 from extrapolate.evaluation.protocols.base import Windows, protocols
 from extrapolate.machine.devices import to_device
@@ -138,7 +138,7 @@ def scores_at(
         found_KWP[:, rows] = found_KN.unflatten(1, targets_BP.shape)
         return len(tokens_BT), float(found_KN[0].mean()) if device.type == "cpu" else math.nan
 
-    room = Room(length, windows_at_once(model, length, batch_tokens), model.setting(plan, storage_of(precision)))
+    room = ShrinkOnOOM(length, windows_at_once(model, length, batch_tokens), model.setting(plan, storage_of(precision)))
     lacking: OutOfMemoryError | None = None
     try:
         shares = ranks.shares(count, room.windows)

@@ -25,7 +25,7 @@ class OutOfMemoryError(RuntimeError):
         self.length = length
 
 
-class Room:
+class ShrinkOnOOM:
     """How much is computed at a time: a number of windows of `length` tokens, with the model's setting for a plan."""
 
     def __init__(self, length: int, windows: int, setting: Any) -> None:

@@ -16,7 +16,7 @@ import torch
 from extrapolate.data.store import Split
 from extrapolate.encodings.plan import Plan
 from extrapolate.evaluation.losses import OnBatch, target_losses
-from extrapolate.evaluation.memory import Room
+from extrapolate.evaluation.memory import ShrinkOnOOM
 from extrapolate.evaluation.protocols.base import Key, Windows, targets_of
 from extrapolate.evaluation.targets import in_order
 from extrapolate.machine.memory import forget_peak, peak_mib
@@ -88,7 +88,7 @@ def prefixes_agree(model: LanguageModel, plan: Plan, lengths: Sequence[int]) -> 
             for length in shorter
         )
 
-    return Room(longest, 1, model.setting(plan)).enough_for(agree)
+    return ShrinkOnOOM(longest, 1, model.setting(plan)).enough_for(agree)
 
 
 def measure(

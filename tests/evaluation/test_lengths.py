@@ -222,7 +222,7 @@ def test_settings_share_the_model_the_control_and_equal_plans(store: Store, run_
 class TestMaxTargets:
     """A number alone is a cap: it lowers a protocol's default and never raises it."""
 
-    # Room for far more targets than any default.
+    # ShrinkOnOOM for far more targets than any default.
     ROOM = SimpleNamespace(lengths=np.full(600, 4000))
 
     def scored(self, **settings) -> dict[str, int]:
