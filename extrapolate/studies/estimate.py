@@ -19,8 +19,8 @@ from extrapolate.runs.resolve import operations, token_operations
 from extrapolate.studies.resolved import Resolved
 from extrapolate.studies.tasks import Task, Tasks
 from extrapolate.studies.worker import core_shares, take
+from extrapolate.training.gradient_step import VALIDATION_TARGETS
 from extrapolate.training.half import kept, trained_tokens
-from extrapolate.training.learner import VALIDATION_TARGETS
 from extrapolate.training.loop import VALIDATIONS
 
 MEASURED_S = 8.0  # the least time that a process measures, over all of its models

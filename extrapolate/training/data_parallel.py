@@ -14,7 +14,7 @@ from extrapolate.machine.distributed import Ranks
 from extrapolate.model.attention import Setting
 from extrapolate.model.model import Model
 from extrapolate.runs.training_config import TrainingConfig
-from extrapolate.training.learner import Learner, Part
+from extrapolate.training.gradient_step import GradientStep, Part
 
 
 class LossOf(nn.Module):
@@ -28,7 +28,7 @@ class LossOf(nn.Module):
         return self.loss(tokens_BT, targets_BT, setting, weight_BT)
 
 
-class DataParallel(Learner):
+class DataParallel(GradientStep):
     """Every process has the whole model, and learns from a part of each batch (DistributedDataParallel).
 
     The gradients are those of one process, except for rounding. Random numbers in training, such as dropout's, depend
@@ -63,7 +63,7 @@ class DataParallel(Learner):
         torch.manual_seed(int(seeds.generate_state(1, np.uint64)[0]))
 
     def gradients(self, batch: Tensor, weight: Tensor | None = None) -> float:
-        """As `Learner.gradients`; returns this process's part of the loss."""
+        """As `GradientStep.gradients`; returns this process's part of the loss."""
         return super().gradients(batch, weight) / self.ranks.world_size
 
     def parts(self, batch: Tensor, weight: Tensor | None) -> Iterator[Part]:

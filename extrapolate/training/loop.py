@@ -28,9 +28,9 @@ from extrapolate.runs.run import CONFIG, TOKENIZER, USER_ENCODING, Run, check_sa
 from extrapolate.runs.weights import forget_checkpoints, forget_training, has_half, load_start
 from extrapolate.training import state
 from extrapolate.training.fine_tuning import tokens_of
+from extrapolate.training.gradient_step import GradientStep, TrainingData
 from extrapolate.training.half import Branch, branch_of
 from extrapolate.training.job import TrainingJob
-from extrapolate.training.learner import Learner, TrainingData
 from extrapolate.training.log import Log, rows_in
 from extrapolate.training.optimizer import learning_rate, optimizer_of
 from extrapolate.training.own_code import check_own_code, check_reloaded
@@ -208,7 +208,7 @@ class Training:
         there = ranks.from_first(lambda: own is not None and has_half(run.path, own.end))
         self.due = own if job.half and self.branch is None and not there else None
         self.model.constrain()
-        self.learner = self._learner()
+        self.gradient_step = self._gradient_step()
         self._untold = self.tokens
         self._saved_at = time.monotonic()
         self.requests: Sequence[int] = []  # signals to stop
@@ -224,11 +224,11 @@ class Training:
         per_step = self.training.batch_size * self.training.seq_len
         return self.tokens // every > (self.tokens - per_step) // every
 
-    def _learner(self) -> Learner:
-        """The learner for one process, or for several that share each batch."""
+    def _gradient_step(self) -> GradientStep:
+        """The gradient_step for one process, or for several that share each batch."""
         parts = (self.model, self.plan, self.training, self._tell)
         if self.ranks.world_size == 1:
-            return Learner(*parts)
+            return GradientStep(*parts)
         from extrapolate.training.data_parallel import DataParallel
 
         return DataParallel(*parts, self.ranks)
@@ -283,9 +283,9 @@ class Training:
         """Takes a step, and returns its row. Raises NotFinite if the loss or the gradient is not."""
         began, load = time.perf_counter(), CpuTime.now()
         batch, weight = self.data.batch(self.step * self.training.batch_size, self.training.batch_size)
-        self.learner.begin_step(self.step)
+        self.gradient_step.begin_step(self.step)
         self.model.begin_step(self.step / self.training.steps)
-        part = self.learner.gradients(batch, weight)
+        part = self.gradient_step.gradients(batch, weight)
         lr = learning_rate(self.training, self.step, self.branch)
         for group in self.optimizer.param_groups:
             group["lr"] = lr * group["rate"]

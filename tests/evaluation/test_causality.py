@@ -15,7 +15,7 @@ from extrapolate.evaluation import causality
 from extrapolate.model.causality import may_leak
 from extrapolate.model.llama import Decoder
 from extrapolate.runs.run import Run
-from extrapolate.training.learner import Learner
+from extrapolate.training.gradient_step import GradientStep
 
 BUDGET = {"seq_len": 16, "tokens": 512, "batch_tokens": 256, "width": 32, "layers": 2, "heads": 2}
 HEAD = """
@@ -107,13 +107,13 @@ def test_the_packages_own_code_is_not_checked(
         return hidden(self, tokens_BT, *given, **more)
 
     monkeypatch.setattr(Decoder, "hidden", counted)
-    gradients, before = Learner.gradients, []
+    gradients, before = GradientStep.gradients, []
 
-    def started(self: Learner, *given: Any) -> float:
+    def started(self: GradientStep, *given: Any) -> float:
         before.append(len(passes))
         return gradients(self, *given)
 
-    monkeypatch.setattr(Learner, "gradients", started)
+    monkeypatch.setattr(GradientStep, "gradients", started)
     run = trained(compile=False)
     assert before[0] == 0
     monkeypatch.setattr(causality, "check_causal", lambda *_, **__: pytest.fail("it was checked"))

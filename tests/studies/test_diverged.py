@@ -22,7 +22,7 @@ def study(small, monkeypatch: pytest.MonkeyPatch, elsewhere: None) -> Path:
     def diverging(self: Training) -> dict[str, float]:
         training = self.run.trained
         if self.step == 1 and (training.training.lr == 1.0 or training.encoding.name == "alibi"):
-            monkeypatch.setattr(self.learner, "gradients", lambda *_: math.nan)
+            monkeypatch.setattr(self.gradient_step, "gradients", lambda *_: math.nan)
         return step(self)
 
     monkeypatch.setattr(loop.Training, "_step", diverging)

@@ -6,7 +6,7 @@ from extrapolate.benchmark import TokenCost
 from extrapolate.runs.resolve import token_operations
 from extrapolate.studies import estimate as module
 from extrapolate.studies.estimate import CELL_S, COMPILE_S, COMPILED, START_S, Estimate, estimate, training_s
-from extrapolate.training.learner import VALIDATION_TARGETS
+from extrapolate.training.gradient_step import VALIDATION_TARGETS
 from extrapolate.training.loop import VALIDATIONS
 
 AXES = """

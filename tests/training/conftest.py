@@ -11,8 +11,8 @@ from extrapolate.data.store import Store
 from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest, resolve
 from extrapolate.runs.run import Run
+from extrapolate.training.gradient_step import TrainingData
 from extrapolate.training.job import TrainingJob
-from extrapolate.training.learner import TrainingData
 from extrapolate.training.loop import Training
 
 SIZES = {"width": 32, "layers": 2, "heads": 2, "head_dim": 16, "ff_width": 48}

@@ -22,8 +22,8 @@ from extrapolate.runs.config import OriginConfig
 from extrapolate.runs.run import Run
 from extrapolate.training import loop
 from extrapolate.training.data_parallel import DataParallel
+from extrapolate.training.gradient_step import VALIDATION_TARGETS, TrainingData
 from extrapolate.training.job import TrainingJob
-from extrapolate.training.learner import VALIDATION_TARGETS, TrainingData
 from extrapolate.training.loop import initial_model, train
 
 PROBES = "needle=0.3,copy=0.2,(mqar:pairs=2,queries=1)=0.2"
@@ -35,7 +35,7 @@ def test_every_window_weighs_the_same(store: Store, config_of, training_of, prob
     """Against torch's cross-entropy, one forward pass a window."""
     training = training_of(config_of(micro_batch_tokens=micro, probes=probes))
     model, (batch, weight) = training.model, training.data.batch(0, 16)
-    loss = training.learner.gradients(batch, weight)
+    loss = training.gradient_step.gradients(batch, weight)
     ours = [p.grad.clone() for p in model.parameters()]
     model.zero_grad()
     if weight is None:
@@ -206,7 +206,7 @@ def test_bfloat16_training_is_training_under_autocast(tmp_path: Path, config_of,
     for precision in ("fp32", "bf16"):
         training = training_of(config_of(precision=precision))
         batch, weight = training.data.batch(0, 16)
-        losses[precision] = training.learner.gradients(batch, weight)
+        losses[precision] = training.gradient_step.gradients(batch, weight)
         with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
             expected = training.model.loss(batch[:, :-1], batch[:, 1:])
         assert losses[precision] == pytest.approx(expected.item(), rel=1e-6)
@@ -255,7 +255,7 @@ def test_the_own_extension_applies_in_training_and_in_validation_where_nothing_i
         torch.manual_seed(1)
         losses.append(model.loss(batch[:, :-1], batch[:, 1:], each).item())
     torch.manual_seed(1)
-    assert training.learner.gradients(batch, weight) == pytest.approx(losses[0], rel=1e-6)
+    assert training.gradient_step.gradients(batch, weight) == pytest.approx(losses[0], rel=1e-6)
     found = training._validate()["val_loss"]
     assert model.training
     evaluated, windows = copy.deepcopy(model).eval(), validation_windows(split, 16, VALIDATION_TARGETS)
@@ -282,9 +282,9 @@ def test_the_seed_decides_the_initial_weights_and_the_order_of_windows(store: St
 
 def test_processes_draw_other_numbers_at_every_step_and_the_same_again(config_of) -> None:
     def drawn(seed: int, step: int, rank: int) -> float:
-        learner = object.__new__(DataParallel)  # no other process is needed for its seeds
-        learner.training, learner.ranks = config_of(seed=seed).training, Ranks(rank, 2)
-        learner.begin_step(step)
+        gradient_step = object.__new__(DataParallel)  # no other process is needed for its seeds
+        gradient_step.training, gradient_step.ranks = config_of(seed=seed).training, Ranks(rank, 2)
+        gradient_step.begin_step(step)
         return float(torch.rand(()))
 
     with torch.random.fork_rng(devices=[]):

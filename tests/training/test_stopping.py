@@ -189,7 +189,7 @@ def test_a_step_says_what_it_did(store: Store, tmp_path: Path, of_steps, trainin
     """The gradient's norm before it is clipped, the rate of the step, the inputs a second; and nothing is left over."""
     training = training_of(of_steps(5, clip=1e-3, warmup_ratio=0.0))
     batch, weight = training.data.batch(0, 8)
-    loss = training.learner.gradients(batch, weight)
+    loss = training.gradient_step.gradients(batch, weight)
     norm = math.sqrt(sum(float(p.grad.square().sum()) for p in training.model.parameters()))
     training.model.zero_grad()
     row = training._step()

@@ -49,7 +49,7 @@ class TrainingData:
 Part = tuple[Tensor, Tensor | None, float]  # some windows, the weights of their targets, and their share of the batch
 
 
-class Learner:
+class GradientStep:
     """Computes the gradients of batches on one device. `DataParallel` does the same with several processes."""
 
     def __init__(
