@@ -132,7 +132,7 @@ StepMaker = Callable[[TrainedConfig, Variant], Step]
 def model_step(config: TrainedConfig, variant: Variant) -> Step:
     """A training step of this package's model."""
     model = _model(config)
-    setting = model.setting(PLAIN)  # made once, as in training
+    setting = model.resolve(PLAIN)  # made once, as in training
 
     def loss(tokens_BT: Tensor, targets_BT: Tensor) -> Tensor:
         return model.loss(tokens_BT, targets_BT, setting)

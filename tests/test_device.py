@@ -132,14 +132,14 @@ def tokens_of(length: int) -> Tensor:
 def train(model: Model, plan: Plan, length: int, weight: Tensor | None = None) -> None:
     """A pass forward and back."""
     tokens = tokens_of(length)
-    model.loss(tokens, tokens, model.train().setting(plan), weight).backward()
+    model.loss(tokens, tokens, model.train().resolve(plan), weight).backward()
     assert {p.grad.device.type for p in model.parameters() if p.grad is not None} == {"meta"}
 
 
 @torch.inference_mode()
 def evaluate(model: Model, plan: Plan, length: int) -> None:
     """The last tokens of windows, more than a chunk of them."""
-    setting, first = model.eval().setting(plan, "bf16"), length // 3
+    setting, first = model.eval().resolve(plan, "bf16"), length // 3
     assert model.hidden(tokens_of(length), setting, first).shape == (2, length - first, SIZES.width)
 
 

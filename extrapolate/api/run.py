@@ -119,7 +119,7 @@ def attention(
             f"{limit / 1e9:,.1f} GB: give a shorter text"
         )
     maps = Maps(len(ids))
-    model.hidden(torch.tensor([ids]), replace(model.setting(plan), observer=maps))
+    model.hidden(torch.tensor([ids]), replace(model.resolve(plan), observer=maps))
     tokens = [subject.tokenizer.decode([id_], skip_special_tokens=False) for id_ in ids]
     return Attention(torch.cat([maps.weights[layer] for layer in attending]), tokens, ids, attending)
 
@@ -170,7 +170,7 @@ def generate(
     plan = plan_for_texts(subject, model, extension_to_apply(subject, model, extension), len(ids) + max_new_tokens)
     ends = subject.special_tokens.eos
     choose = likeliest if temperature == 0 else Drawn(temperature, top_k, seed)
-    new = generated(model, ids, max_new_tokens, model.setting(plan), lambda new: new[-1] in ends, choose)
+    new = generated(model, ids, max_new_tokens, model.resolve(plan), lambda new: new[-1] in ends, choose)
     return str(subject.tokenizer.decode(new))
 
 

@@ -14,7 +14,7 @@ from extrapolate.contract.small_model import tokens
 from extrapolate.encodings.base import EMBEDDED
 from extrapolate.encodings.plan import PLAIN
 from extrapolate.errors import UserError
-from extrapolate.model.attention import Setting
+from extrapolate.model.attention import ResolvedPlan
 from extrapolate.model.hooks import differ
 from extrapolate.model.model import Model
 
@@ -40,7 +40,7 @@ def check_scale(model: Model, plain: Model, file: Path) -> None:
         if hook not in encoding.rescales and abs(gain - 1) > TOLERANCE:
             raise UserError(f"{file}: {hook} multiplies its input by {gain:.2f}; expected 1, for {ADVICE}")
     x_BT = tokens(model, model.seq_len)
-    if differ(model(x_BT, Setting(PLAIN, tuple(plain.encodings))), plain(x_BT)):
+    if differ(model(x_BT, ResolvedPlan(PLAIN, tuple(plain.encodings))), plain(x_BT)):
         raise UserError(f"{file}: its model starts with other weights than one without an encoding; expected the same")
 
 

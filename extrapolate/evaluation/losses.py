@@ -138,7 +138,7 @@ def scores_at(
         found_KWP[:, rows] = found_KN.unflatten(1, targets_BP.shape)
         return len(tokens_BT), float(found_KN[0].mean()) if device.type == "cpu" else math.nan
 
-    room = ShrinkOnOOM(length, windows_at_once(model, length, batch_tokens), model.setting(plan, storage_of(precision)))
+    room = ShrinkOnOOM(length, windows_at_once(model, length, batch_tokens), model.resolve(plan, storage_of(precision)))
     lacking: OutOfMemoryError | None = None
     try:
         shares = ranks.shares(count, room.windows)

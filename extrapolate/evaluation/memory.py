@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from extrapolate.model.attention import Setting
+from extrapolate.model.attention import ResolvedPlan
 
 T = TypeVar("T")
 _ASKED = re.compile(r"(?i)(?:tried|unable) to allocate ([0-9.]+ ?\w+)")
@@ -48,7 +48,7 @@ class ShrinkOnOOM:
             if self.windows > 1:
                 self.windows //= 2
                 continue
-            self.setting = self.setting.smaller() if isinstance(self.setting, Setting) else None
+            self.setting = self.setting.smaller() if isinstance(self.setting, ResolvedPlan) else None
             if self.setting is None:
                 raise OutOfMemoryError(self.length, asked[1] if asked else "")
 

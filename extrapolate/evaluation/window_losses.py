@@ -88,7 +88,7 @@ def prefixes_agree(model: LanguageModel, plan: Plan, lengths: Sequence[int]) -> 
             for length in shorter
         )
 
-    return ShrinkOnOOM(longest, 1, model.setting(plan)).enough_for(agree)
+    return ShrinkOnOOM(longest, 1, model.resolve(plan)).enough_for(agree)
 
 
 def measure(

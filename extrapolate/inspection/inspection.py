@@ -94,7 +94,7 @@ def inspect(
                 if plan is not None and model.defined_at(length, plan):
                     tokens_WN = torch.from_numpy(windows.tokens(split, slice(None)).astype(np.int64))
                     tokens_WN = to_device(tokens_WN, model.device)
-                    inspected = Inspected(model, model.setting(plan), model.seq_len, tokens_WN)
+                    inspected = Inspected(model, model.resolve(plan), model.seq_len, tokens_WN)
                 count, factor = len(windows.start_W), length / model.seq_len
                 at_length = shared | {"length": length, "factor": factor, "n_windows": count}
                 rows: list[dict[str, Any]] = []

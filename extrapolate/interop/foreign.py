@@ -81,7 +81,7 @@ class ForeignModel:
     def defined_at(self, length: int, plan: Plan) -> bool:
         return self.encoding.defined_at(length, plan)
 
-    def setting(self, plan: Plan, storage: Storage = "fp32") -> Plan:
+    def resolve(self, plan: Plan, storage: Storage = "fp32") -> Plan:
         """The plan itself, which is always the plain one because no extension applies."""
         assert plan == PLAIN
         return plan

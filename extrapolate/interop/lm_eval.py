@@ -222,7 +222,7 @@ class RunLM(TemplateLM):  # type: ignore[misc, unused-ignore] # without lm-eval 
 
     def _new(self, tokens: Tokens, most: int, ended: Callable[[Tokens], bool]) -> Tokens:
         """The tokens that follow: see `generated`."""
-        setting = self.model.setting(self.plan, storage_of(self.precision))
+        setting = self.model.resolve(self.plan, storage_of(self.precision))
         with torch.autocast(self.model.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
             return generated(self.model, tokens, most, setting, ended)
 

@@ -24,7 +24,7 @@ QUERIES_PER_CHUNK = 128
 
 
 class Observer(Protocol):
-    """Receives the attention of every layer, a chunk of queries at a time: see `Setting`."""
+    """Receives the attention of every layer, a chunk of queries at a time: see `ResolvedPlan`."""
 
     def attended(
         self, layer: int, q_BHTK: Tensor | None, k_BHSK: Tensor | None, weight_BHTS: Tensor, queries: slice, keys: slice
@@ -247,7 +247,7 @@ class Maps:
 
 
 @dataclass(frozen=True)
-class Setting:
+class ResolvedPlan:
     """A plan, and each layer's encoding as changed by the plan and an evaluation's precision: see `Model.setting`.
 
     The encodings share the model's parameters and buffers, on its device and in its mode (training or evaluation) when
@@ -266,7 +266,7 @@ class Setting:
         """The plan of a layer, counted from 0."""
         return self.of_layers[layer] if self.of_layers else self.plan
 
-    def smaller(self) -> "Setting | None":
+    def smaller(self) -> "ResolvedPlan | None":
         """The same with half the queries in a chunk, for less memory; None if a chunk is a single query."""
         queries = self.queries_per_chunk or QUERIES_PER_CHUNK
         return None if queries == 1 else replace(self, queries_per_chunk=queries // 2)

@@ -82,7 +82,7 @@ def _seen(model: LanguageModel, plan: Plan, length: int, training: bool) -> tupl
         called = model.copied()
         for tokens_BT, plan in calls:
             with same_random_numbers(model.device, seed), torch.set_grad_enabled(training):
-                states_BTD = called.hidden(tokens_BT, called.setting(plan)).detach().float()
+                states_BTD = called.hidden(tokens_BT, called.resolve(plan)).detach().float()
         return states_BTD if isinstance(model, Model) else predictions(states_BTD)
 
     def differ(states_BTD: Tensor, expected_BTD: Tensor) -> Tensor:

@@ -46,7 +46,7 @@ class LanguageModel(Protocol):
     def defined_at(self, length: int, plan: Plan) -> bool:
         """Whether windows of `length` tokens are defined under a plan."""
 
-    def setting(self, plan: Plan, storage: Storage = "fp32") -> Any:
+    def resolve(self, plan: Plan, storage: Storage = "fp32") -> Any:
         """The plan in the form that `hidden` takes. Reuse it across forward passes that share a plan."""
 
     def hidden(self, tokens_BT: Tensor, plan: Any, first_wanted: int = 0) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from extrapolate.encodings.base import EMBEDDED, Encoding, Storage
 from extrapolate.encodings.plan import PLAIN, Plan
-from extrapolate.model.attention import Observer, Scoring, Setting, attend
+from extrapolate.model.attention import Observer, ResolvedPlan, Scoring, attend
 from extrapolate.model.branches import attend_branches, branches_of
 from extrapolate.model.canon import FEED_FORWARD_SIGHT, Canon
 from extrapolate.model.dropout import Dropout
@@ -307,7 +307,7 @@ class Decoder(nn.Module):
         """Whether windows of `length` tokens are defined under a plan, in every layer."""
         return all(encoding.defined_at(length, plan.of_layer(encoding)) for encoding in self.encodings)
 
-    def setting(self, plan: Plan, storage: Storage = "fp32") -> Setting:
+    def resolve(self, plan: Plan, storage: Storage = "fp32") -> ResolvedPlan:
         """Resolves a plan for every layer, and rounds the encodings' own values to `storage`.
 
         Reuse it across forward passes that share a plan.
@@ -315,10 +315,10 @@ class Decoder(nn.Module):
         plan = plan.everywhere(self.encodings)
         of_layers = tuple(plan.of_layer(encoding) for encoding in self.encodings)
         extended = (encoding.extended(own) for encoding, own in zip(self.encodings, of_layers, strict=True))
-        return Setting(plan, tuple(one.rounded_to(storage) for one in extended), of_layers=of_layers)
+        return ResolvedPlan(plan, tuple(one.rounded_to(storage) for one in extended), of_layers=of_layers)
 
     def hidden(
-        self, tokens_BT: Tensor, plan: Plan | Setting = PLAIN, first_wanted: int = 0, cache: Cache | None = None
+        self, tokens_BT: Tensor, plan: Plan | ResolvedPlan = PLAIN, first_wanted: int = 0, cache: Cache | None = None
     ) -> Tensor:
         """The normalised output of the last block, [B, T - first_wanted, D], for tokens from that index on.
 
@@ -326,7 +326,7 @@ class Decoder(nn.Module):
         is resolved first: see `setting`.
         """
         assert cache is None or not self.config.canon  # a cache does not keep the inputs of convolutions
-        setting = plan if isinstance(plan, Setting) else self.setting(plan)
+        setting = plan if isinstance(plan, ResolvedPlan) else self.resolve(plan)
         plan, encodings = setting.plan, setting.encodings
         queries, observer = setting.queries_per_chunk, setting.observer
         past = 0 if cache is None else cache.length
@@ -345,7 +345,7 @@ class Decoder(nn.Module):
             x_BTD = block(x_BTD, encoding, pos_T, own, first, queries, observer, cache)
         return self.norm(x_BTD)
 
-    def forward(self, tokens_BT: Tensor, plan: Plan | Setting = PLAIN) -> Tensor:
+    def forward(self, tokens_BT: Tensor, plan: Plan | ResolvedPlan = PLAIN) -> Tensor:
         """Logits, [B, T, V]."""
         return self.head(self.hidden(tokens_BT, plan))
 

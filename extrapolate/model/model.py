@@ -16,7 +16,7 @@ from extrapolate import specs
 from extrapolate.encodings.base import Dims, Encoding, encodings, layers_of
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
-from extrapolate.model.attention import Setting
+from extrapolate.model.attention import ResolvedPlan
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.hooks import check
 from extrapolate.model.llama import Decoder
@@ -130,7 +130,7 @@ class Model(Decoder):
             encoding.constrain()
 
     def loss(
-        self, tokens_BT: Tensor, targets_BT: Tensor, plan: Plan | Setting = PLAIN, weight_BT: Tensor | None = None
+        self, tokens_BT: Tensor, targets_BT: Tensor, plan: Plan | ResolvedPlan = PLAIN, weight_BT: Tensor | None = None
     ) -> Tensor:
         """Mean negative log-likelihood of the targets, nats, float32.
 

@@ -23,7 +23,7 @@ def check_chunks(model: Model, owner: object) -> None:
     tokens_BT = _tokens(model.eval())
 
     def off(plan: Plan) -> bool:
-        setting = model.setting(plan)
+        setting = model.resolve(plan)
         some, every = (replace(setting, queries_per_chunk=size) for size in (CHUNK, LENGTH))
         return differ(model.hidden(tokens_BT, some), model.hidden(tokens_BT, every))
 

@@ -32,7 +32,7 @@ from extrapolate.statistics.comparable import (
 from extrapolate.statistics.comparison import Comparison
 from extrapolate.statistics.documents import as_frame, document_rows
 from extrapolate.statistics.seeds import between_tables, incomplete_checkpoints, on_own_seeds
-from extrapolate.statistics.sums import Setting, settings
+from extrapolate.statistics.sums import ComparisonGroup, settings
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class ReportData:
     probes: pd.DataFrame = field(default_factory=pd.DataFrame)
     tasks: pd.DataFrame = field(default_factory=pd.DataFrame)
     styles: Mapping[str, Style] = field(default_factory=dict)
-    sums: Sequence[Setting] = ()
+    sums: Sequence[ComparisonGroup] = ()
     along: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     documents_along: pd.DataFrame = field(default_factory=pd.DataFrame)
     warnings: Sequence[str] = ()

@@ -36,7 +36,7 @@ from extrapolate.statistics.comparable import (
 from extrapolate.statistics.documents import document_rows
 from extrapolate.statistics.intervals import MOST_SEEDS, Estimate, Interval, Needed, holm
 from extrapolate.statistics.seeds import shared
-from extrapolate.statistics.sums import Setting, difference, settings
+from extrapolate.statistics.sums import ComparisonGroup, difference, settings
 
 CONTROL = "its control"
 OPTIMUM = "the optimum"  # if known for the text; a model below it has seen what it should predict
@@ -180,7 +180,7 @@ def comparisons(
 
 
 def of_sums(
-    summed: Iterable[Setting],
+    summed: Iterable[ComparisonGroup],
     confidence: float = 0.95,
     *,
     pairs: bool = True,
@@ -207,7 +207,11 @@ def of_sums(
 
 
 def of_pairs(
-    summed: Iterable[Setting], pairs: Iterable[tuple[str, str]], confidence: float = 0.95, *, least: float = LEAST
+    summed: Iterable[ComparisonGroup],
+    pairs: Iterable[tuple[str, str]],
+    confidence: float = 0.95,
+    *,
+    least: float = LEAST,
 ) -> Iterator[Comparison]:
     """The first model of each pair compared with the second, at every factor that both reach."""
     pairs = list(pairs)
@@ -217,7 +221,9 @@ def of_pairs(
                 yield from _pair(setting, model, other, confidence, least)
 
 
-def with_best(summed: Iterable[Setting], confidence: float = 0.95, *, least: float = LEAST) -> Iterator[Comparison]:
+def with_best(
+    summed: Iterable[ComparisonGroup], confidence: float = 0.95, *, least: float = LEAST
+) -> Iterator[Comparison]:
     """At every factor, compares every other model with the one that has the lowest mean loss."""
     for setting in summed:
         best = min(setting.models, key=lambda model: setting.models[model].mean())
@@ -225,7 +231,7 @@ def with_best(summed: Iterable[Setting], confidence: float = 0.95, *, least: flo
             yield from _pair(setting, model, other, confidence, least)
 
 
-def _pair(setting: Setting, model: str, other: str, confidence: float, least: float) -> Iterator[Comparison]:
+def _pair(setting: ComparisonGroup, model: str, other: str, confidence: float, least: float) -> Iterator[Comparison]:
     """The comparison of two models, unless their clusters differ."""
     ours, theirs = setting.models[model], setting.models[other]
     both = shared(ours.seeds, theirs.seeds)
@@ -353,7 +359,7 @@ def resampled(found: Sequence[Comparison]) -> str:
 
 
 def _found(
-    setting: Setting,
+    setting: ComparisonGroup,
     model: str,
     other: str,
     found: Estimate | None,

@@ -16,7 +16,7 @@ import numpy as np
 from extrapolate.results.verdicts import LEAST
 from extrapolate.statistics import student_t
 from extrapolate.statistics.intervals import FEWEST, FEWEST_SEEDS, RESAMPLES, shared_degrees
-from extrapolate.statistics.sums import Setting, Sums
+from extrapolate.statistics.sums import ComparisonGroup, Sums
 
 SPREAD = 1e-7  # relative to the largest effect; a smaller standard error of a difference counts as 0
 CHUNK = 1 << 22  # numbers in memory at a time
@@ -34,7 +34,7 @@ class Rank(NamedTuple):
         return f"{self.rank}" if self.low is None else f"{self.rank} [{self.low}, {self.high}]"
 
 
-def ranks_of(setting: Setting, loss: Mapping[str, float]) -> dict[str, Rank]:
+def ranks_of(setting: ComparisonGroup, loss: Mapping[str, float]) -> dict[str, Rank]:
     """The ranks of models at one length by their mean losses, nats per target; those whose loss is NaN have none."""
     ranked = [model for model in setting.models if not math.isnan(loss[model])]
     found = intervals_of([setting.models[model] for model in ranked])

@@ -45,7 +45,7 @@ class Sums:
         return math.inf if math.isnan(mean) else mean
 
 
-class Setting:
+class ComparisonGroup:
     """The sums of all models at one length of one protocol, on the same targets.
 
     clusters: the kind of clusters, in words. count: their number. models: each model's sums, in the order of the rows.
@@ -59,10 +59,10 @@ class Setting:
         self.models = _by_model(rows, cluster)
 
 
-def settings(rows: pd.DataFrame) -> list[Setting]:
+def settings(rows: pd.DataFrame) -> list[ComparisonGroup]:
     """The sums for each protocol, factor and set of targets in documents' rows."""
     return [
-        Setting(str(protocol), float(str(factor)), here)
+        ComparisonGroup(str(protocol), float(str(factor)), here)
         for (protocol, factor, _), here in rows.groupby(SETTING, observed=True)
     ]
 

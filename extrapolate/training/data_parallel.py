@@ -11,7 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from extrapolate.encodings.plan import Plan
 from extrapolate.machine.distributed import Ranks
-from extrapolate.model.attention import Setting
+from extrapolate.model.attention import ResolvedPlan
 from extrapolate.model.model import Model
 from extrapolate.runs.training_config import TrainingConfig
 from extrapolate.training.gradient_step import GradientStep, Part
@@ -24,7 +24,7 @@ class LossOf(nn.Module):
         super().__init__()
         self.model, self.loss = model, loss
 
-    def forward(self, tokens_BT: Tensor, targets_BT: Tensor, setting: Setting, weight_BT: Tensor | None) -> Tensor:
+    def forward(self, tokens_BT: Tensor, targets_BT: Tensor, setting: ResolvedPlan, weight_BT: Tensor | None) -> Tensor:
         return self.loss(tokens_BT, targets_BT, setting, weight_BT)
 
 

@@ -61,7 +61,7 @@ class GradientStep:
     ) -> None:
         """plan: of training windows. tell: called with the number of tokens of every forward pass."""
         self.model, self.training, self.tell = model, training, tell
-        self.setting = model.setting(plan)  # made in training mode
+        self.setting = model.resolve(plan)  # made in training mode
         self.loss: Callable[..., Tensor] = torch.compile(model.loss) if training.compile else model.loss
 
     def begin_step(self, step: int) -> None:

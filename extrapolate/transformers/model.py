@@ -228,7 +228,7 @@ class ExtrapolateForCausalLM(PreTrainedModel, GenerationMixin):
         if not self.decoder.defined_at(length, plan):
             raise ValueError(f"{self.decoder.encoding.display} is not defined for a text of {length} tokens")
         maps = Maps(length, length - input_ids.shape[1]) if output_attentions else None
-        setting = replace(self.decoder.setting(plan), observer=maps)
+        setting = replace(self.decoder.resolve(plan), observer=maps)
         kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
         dtype = self.decoder.head.weight.dtype
         # With weights in few bits, positions and what encodings compute from them stay in float32, as in evaluations.

@@ -11,7 +11,7 @@ from extrapolate.encodings.base import Dims
 from extrapolate.encodings.hype import HyPE
 from extrapolate.encodings.plan import PLAIN
 from extrapolate.extensions import stack
-from extrapolate.model.attention import Scoring, Setting, attend
+from extrapolate.model.attention import ResolvedPlan, Scoring, attend
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.model import Model, layer_encodings
 
@@ -100,17 +100,17 @@ def test_a_window_and_log_n_reach_the_layers_with_attention_alone() -> None:
     torch.manual_seed(0)
     model = Model(SIZES, "hype", {"theta": THETA}, 7).eval()
     assert stack.applicable(model) == ["lm-infinite", "log-n", "sinks", "temperature", "window"]
-    setting = model.setting(stack.parse("window:size=3").plan(model.encoding, 7, 20))
+    setting = model.resolve(stack.parse("window:size=3").plan(model.encoding, 7, 20))
     assert [encoding.window for encoding in setting.encodings] == [None, None, None, 3]
     tokens = torch.randint(31, (1, 20), generator=torch.Generator().manual_seed(1))
     for text in ("window:size=3", "log-n", "sinks"):
         plan = stack.parse(text).plan(model.encoding, 7, 20)
-        plain, extended = (outputs(model, tokens, model.setting(given)) for given in (PLAIN, plan))
+        plain, extended = (outputs(model, tokens, model.resolve(given)) for given in (PLAIN, plan))
         same = [torch.equal(one, other) for one, other in zip(plain, extended, strict=True)]
         assert same == [True, True, True, False], text
 
 
-def outputs(model: Model, tokens: Tensor, setting: Setting) -> list[Tensor]:
+def outputs(model: Model, tokens: Tensor, setting: ResolvedPlan) -> list[Tensor]:
     """What each block gives."""
     found: list[Tensor] = []
     handles = [block.register_forward_hook(lambda _m, _i, output: found.append(output)) for block in model.blocks]

@@ -11,7 +11,7 @@ from extrapolate.encodings.pattern import Pattern
 from extrapolate.encodings.plan import Plan
 from extrapolate.errors import UserError
 from extrapolate.extensions import stack
-from extrapolate.model.attention import Setting
+from extrapolate.model.attention import ResolvedPlan
 from extrapolate.model.config import ModelConfig
 from extrapolate.model.model import Model, layer_encodings
 
@@ -46,9 +46,9 @@ def test_each_layer_computes_what_its_encoding_does() -> None:
         other.load_state_dict({key.removeprefix("inner."): value for key, value in own.state_dict().items()})
     plain = Plan()
     x = tokens(40)
-    torch.testing.assert_close(model(x), model(x, Setting(plain, tuple(by_hand))))
+    torch.testing.assert_close(model(x), model(x, ResolvedPlan(plain, tuple(by_hand))))
     swapped = (by_hand[0], by_hand[2], by_hand[1], by_hand[3])
-    assert (model(x) - model(x, Setting(plain, swapped))).abs().max() > 1e-6
+    assert (model(x) - model(x, ResolvedPlan(plain, swapped))).abs().max() > 1e-6
 
 
 @torch.no_grad()
@@ -123,13 +123,13 @@ def test_an_extension_changes_the_layers_with_attention_alone(text: str) -> None
     """As in a model of these layers by hand: a recurrence takes no part in windows and pairs."""
     model = made("retention,rope")
     plan = stack.parse(text).plan(model.encoding, L, 3 * L)
-    setting, x = model.setting(plan), tokens(3 * L)
+    setting, x = model.resolve(plan), tokens(3 * L)
     by_hand = [layer_encodings(name, {}, DIMS)[0] for name in ("retention", "rope", "retention", "rope")]
     for own, other in zip(model.encodings, by_hand, strict=True):
         other.load_state_dict({key.removeprefix("inner."): value for key, value in own.state_dict().items()})
     found = model(x, setting)
     changed = (by_hand[0], by_hand[1].extended(plan), by_hand[2], by_hand[3].extended(plan))
-    torch.testing.assert_close(found, model(x, Setting(plan, changed)))
+    torch.testing.assert_close(found, model(x, ResolvedPlan(plan, changed)))
     assert (found - model(x)).abs().max() > 1e-6
     assert [layer.window for layer in setting.encodings] == [None, plan.window] * 2
 

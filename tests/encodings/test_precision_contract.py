@@ -104,7 +104,7 @@ def test_stored_in_bfloat16_an_encodings_own_values_are_others(name: str) -> Non
             for parameter in block.encoding.parameters():
                 parameter.add_(0.05 * torch.randn_like(parameter))
         tokens = torch.randint(0, 61, (1, min(320, model.encoding.max_length or 320)))
-        exact, rounded = (model(tokens, model.setting(PLAIN, storage)) for storage in ("fp32", "bf16"))
+        exact, rounded = (model(tokens, model.resolve(PLAIN, storage)) for storage in ("fp32", "bf16"))
     # What reads no position has no numbers of its own, or a table, of which there is a test below.
     assert not (model.encoding.positional and torch.equal(exact, rounded))
     torch.testing.assert_close(rounded, exact, atol=0.05 * exact.abs().max().item(), rtol=0)

@@ -46,19 +46,19 @@ def test_a_setting_is_resolved_once_and_gives_what_its_plan_gives(monkeypatch: p
     with torch.inference_mode():
         plain, changed = model(tokens), model(tokens, plan)
         monkeypatch.setattr(RoPE, "extended", lambda self, plan: asked.append(plan) or extended(self, plan))
-        setting = model.setting(plan)
+        setting = model.resolve(plan)
         assert asked == [plan] * 3
         assert all(torch.equal(model(tokens, setting), changed) for _ in range(2))
         assert len(asked) == 3
-        assert torch.equal(model(tokens, model.setting(PLAIN)), plain)
+        assert torch.equal(model(tokens, model.resolve(PLAIN)), plain)
     assert not torch.equal(plain, changed)
 
 
 def test_a_setting_follows_the_weights() -> None:
     sizes = ModelConfig(vocab_size=61, width=32, layers=2, heads=2, kv_heads=2, head_dim=16, ff_width=48)
     model, tokens = Model(sizes, "pope", {}, 16), torch.randint(61, (2, 16))
-    setting = model.setting(PLAIN, "bf16")
+    setting = model.resolve(PLAIN, "bf16")
     model.loss(tokens, tokens, setting).backward()
     assert all(block.encoding.delta_HK.grad is not None for block in model.blocks)
     torch.optim.SGD(model.parameters(), lr=1.0).step()
-    assert torch.equal(model(tokens, setting), model(tokens, model.setting(PLAIN, "bf16")))
+    assert torch.equal(model(tokens, setting), model(tokens, model.resolve(PLAIN, "bf16")))

@@ -27,7 +27,7 @@ from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.evaluation.targets import Targets
 from extrapolate.evaluation.window_losses import measure
 from extrapolate.evaluation.work import work_of
-from extrapolate.model.attention import Setting
+from extrapolate.model.attention import ResolvedPlan
 from extrapolate.model.model import Model
 from extrapolate.results import EVAL_DOCUMENTS, EVALS, kept, read
 from extrapolate.runs.run import Run
@@ -102,7 +102,7 @@ def test_windows_are_shared_where_the_model_allows_it(store: Store, run_of, monk
 def test_a_precision_reaches_what_the_encoding_stores(store: Store, run_of, monkeypatch: pytest.MonkeyPatch) -> None:
     setting, asked = Model.setting, []
 
-    def noted(model: Model, plan: Plan, storage: str = "fp32") -> Setting:
+    def noted(model: Model, plan: Plan, storage: str = "fp32") -> ResolvedPlan:
         asked.append(storage)
         return setting(model, plan, storage)
 

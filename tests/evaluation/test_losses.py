@@ -69,7 +69,7 @@ def test_precision_rounds_what_the_encoding_stores(split: Split, precision: str)
     by_hand = {}
     for storage in ("fp32", "bf16"):
         with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
-            logits = made(tokens[:, :-1], made.setting(PLAIN, storage))
+            logits = made(tokens[:, :-1], made.resolve(PLAIN, storage))
             by_hand[storage] = torch.nn.functional.cross_entropy(logits.float().mT, tokens[:, 1:], reduction="none")
     torch.testing.assert_close(torch.from_numpy(found), by_hand["bf16"], rtol=0, atol=1e-5)
     assert (by_hand["bf16"] - by_hand["fp32"]).abs().max() > 1e-4
@@ -140,7 +140,7 @@ class Counting:
     def parameter_count(self) -> int | None:
         return self.parameters
 
-    def setting(self, plan: Plan, storage: str | None) -> Plan:
+    def resolve(self, plan: Plan, storage: str | None) -> Plan:
         return plan
 
     def hidden(self, tokens_BT: torch.Tensor, plan: Plan, first: int = 0) -> torch.Tensor:

@@ -106,7 +106,7 @@ def test_an_encodings_own_values_are_rounded(name: str) -> None:
     """The rest of the model stays float32: only what the encoding makes is stored in bfloat16."""
     model = model_of(name)
     with torch.inference_mode():
-        exact, rounded = (model(TOKENS, model.setting(PLAIN, storage)) for storage in ("fp32", "bf16"))
+        exact, rounded = (model(TOKENS, model.resolve(PLAIN, storage)) for storage in ("fp32", "bf16"))
     assert not torch.equal(exact, rounded)
     torch.testing.assert_close(rounded, exact, atol=0.05 * exact.abs().max().item(), rtol=0)
 

@@ -71,7 +71,7 @@ class Reader:
     def parameter_count(self) -> int | None:
         return None
 
-    def setting(self, plan: Plan, storage: str) -> Plan:
+    def resolve(self, plan: Plan, storage: str) -> Plan:
         return plan
 
     def hidden(self, tokens_BT: torch.Tensor, plan, first: int = 0) -> torch.Tensor:
@@ -347,7 +347,7 @@ class Spy:
     def parameter_count(self) -> int | None:
         return None
 
-    def setting(self, plan: Plan, storage: str) -> Plan:
+    def resolve(self, plan: Plan, storage: str) -> Plan:
         return plan
 
     def hidden(self, tokens_BT: torch.Tensor, plan: object, first: int = 0) -> torch.Tensor:

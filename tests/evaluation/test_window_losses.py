@@ -261,7 +261,7 @@ class Drifting:
 
     device, vocab_size = torch.device("cpu"), 5
 
-    def setting(self, plan: Plan) -> Plan:
+    def resolve(self, plan: Plan) -> Plan:
         return plan
 
     def __init__(self, change: float, place: int = 0, below: int = 10**6) -> None:

@@ -12,7 +12,7 @@ import torch
 from extrapolate.encodings.base import Dims, encodings
 from extrapolate.encodings.plan import LAYERS, PLAIN, Plan, is_of
 from extrapolate.extensions import stack
-from extrapolate.model.attention import Setting
+from extrapolate.model.attention import ResolvedPlan
 from extrapolate.model.model import Model, layer_encodings
 
 L, N = 16, 48
@@ -113,13 +113,13 @@ def test_one_setting_serves_every_pass(make_model: Any, logits: Any) -> None:
     """A setting holds what is for each layer, and the plan of a setting may be set again."""
     model = make_model(MIXED, L, layers=4)
     plan = stack.parse("pi:layers=local + temperature:layers=rotated,c=0.4").plan(model.encoding, L, N)
-    setting = model.setting(plan)
-    assert isinstance(setting, Setting)
+    setting = model.resolve(plan)
+    assert isinstance(setting, ResolvedPlan)
     assert setting.plan.logit_scale != 1.0
     assert [layers for layers, _ in setting.plan.only] == ["local"]
     assert [setting.of_layer(layer).position_scale for layer in range(4)] == [1 / 3, 1.0, 1 / 3, 1.0]
     assert all(not setting.of_layer(layer).only for layer in range(4))
-    again = model.setting(setting.plan)
+    again = model.resolve(setting.plan)
     assert (again.plan, again.of_layers) == (setting.plan, setting.of_layers)
     tokens = torch.arange(N)[None]
     with torch.no_grad():

@@ -51,7 +51,7 @@ def same_evaluation(ours: Model, theirs: Model, plan: Plan, length: int, device:
     tokens = tokens_of(length)
     with torch.inference_mode():
         expected = ours.eval().hidden(tokens, plan, length // 3)
-        there = theirs.eval().setting(plan)
+        there = theirs.eval().resolve(plan)
         tokens = tokens.to(device)
         if device == "cuda":
             torch.cuda.set_sync_debug_mode("error")  # raises where anything waits for the GPU

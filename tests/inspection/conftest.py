@@ -51,7 +51,7 @@ def windows() -> Callable[..., Inspected]:
 
     def make(model: Model, factor: int = 1, count: int = 3, plan: Plan = PLAIN) -> Inspected:
         tokens = torch.randint(VOCAB, (count, factor * L + 1), generator=torch.Generator().manual_seed(1))
-        return Inspected(model, model.setting(plan), L, tokens)
+        return Inspected(model, model.resolve(plan), L, tokens)
 
     return make
 

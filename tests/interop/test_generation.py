@@ -21,7 +21,7 @@ RunLM = pytest.importorskip("extrapolate.interop.lm_eval").RunLM
 @pytest.mark.parametrize("name", ["rope", "expe", "none"])
 def test_generation_with_kept_tokens_is_that_without(name: str, ckpt: Path) -> None:
     model = Run.open(ckpt / name).model
-    prompt, setting = list(range(5, 17)), model.setting(PLAIN)
+    prompt, setting = list(range(5, 17)), model.resolve(PLAIN)
     plain = SimpleNamespace(device=model.device, hidden=model.hidden, head=model.head)
     kept = generated(model, prompt, 20, setting, lambda new: False)
     assert kept == generated(plain, prompt, 20, setting, lambda new: False)

@@ -183,7 +183,7 @@ def test_a_text_goes_on_from_a_cache_as_without(name: str, encoding: str) -> Non
     model, tokens = make(SETTINGS[name], encoding), tokens_of(T, rows=2)
     whole_text = needs_whole_text(model, ())
     assert whole_text == model.config.canon
-    text = generated(model, tokens[0, :5].tolist(), 6, model.setting(PLAIN), lambda new: False)
+    text = generated(model, tokens[0, :5].tolist(), 6, model.resolve(PLAIN), lambda new: False)
     longer = [*tokens[0, :5].tolist(), *text]
     with torch.no_grad():
         assert text == model(torch.tensor([longer]))[0, 4:-1].argmax(-1).tolist()

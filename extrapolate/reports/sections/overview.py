@@ -18,7 +18,7 @@ from extrapolate.statistics import comparison, ranks
 from extrapolate.statistics.comparable import strict_mean
 from extrapolate.statistics.comparison import CONTROL, Comparison
 from extrapolate.statistics.intervals import FEWEST, FEWEST_SEEDS
-from extrapolate.statistics.sums import Setting
+from extrapolate.statistics.sums import ComparisonGroup
 
 Found = Mapping[tuple[str, float], Comparison]  # by model and factor
 
@@ -138,7 +138,7 @@ _HARM = 0.5  # the strength of the red of a loss one nat above that at 1x
 class _Cells:
     """The cells of one protocol's tables."""
 
-    def __init__(self, rows: pd.DataFrame, sums: Sequence[Setting], to_best: Found, to_control: Found) -> None:
+    def __init__(self, rows: pd.DataFrame, sums: Sequence[ComparisonGroup], to_best: Found, to_control: Found) -> None:
         self.factors = sorted(set(rows["factor"]))
         self._to_best, self._to_control = to_best, to_control
         grouped = rows.groupby(["model", "factor"])

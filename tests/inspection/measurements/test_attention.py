@@ -90,7 +90,7 @@ def test_to_be_observed_changes_no_prediction_and_shows_no_later_key(build, enco
     if extension is not None:
         plan = stack.parse(extension).plan(model.encoding, L, length)
     tokens, chunks = torch.arange(length)[None] % 50, Chunks()
-    setting = model.setting(plan)
+    setting = model.resolve(plan)
     with torch.no_grad():
         watched = model(tokens, replace(setting, observer=chunks))
         torch.testing.assert_close(watched, model(tokens, setting), rtol=1e-4, atol=1e-5)
