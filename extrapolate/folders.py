@@ -74,10 +74,10 @@ def _names(folder: Path) -> list[str]:
 
 def unique_names(folders: Iterable[Path]) -> dict[Path, str]:
     """Every folder's name, with as much of its path as distinguishes it from the others: `rope`, `s1/expe`."""
-    return told_apart({folder: (folder.parent, folder.name) for folder in folders})
+    return disambiguate({folder: (folder.parent, folder.name) for folder in folders})
 
 
-def told_apart(places: Mapping[T, tuple[Path, str]]) -> dict[T, str]:
+def disambiguate(places: Mapping[T, tuple[Path, str]]) -> dict[T, str]:
     """Like `unique_names`, for things with names in folders. If paths do not distinguish them, numbers do."""
     names = {one: name for one, (_, name) in places.items()}
     for depth in range(1, max((len(folder.parts) for folder, _ in places.values()), default=0) + 1):

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from extrapolate.machine.limits import wait_briefly
+from extrapolate.machine.limits import set_omp_spin
 
 STOPPED = 130
 
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     _make_streams_usable()
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
-    wait_briefly()
+    set_omp_spin()
     os.environ["PYTHONSAFEPATH"] = "1"  # for torch and multiprocessing, whose `python -c` must not import from here
     try:
         with _handling({signal.SIGTERM: signal.default_int_handler}):

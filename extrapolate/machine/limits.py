@@ -90,7 +90,7 @@ SPINS = "1000"
 _OWN = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
 
 
-def wait_briefly(environment: MutableMapping[str, str] = os.environ) -> None:
+def set_omp_spin(environment: MutableMapping[str, str] = os.environ) -> None:
     """Makes waiting threads give up their core soon, in this process and those that it starts.
 
     At the end of every matrix product all threads wait for the last one, in a busy loop. That is fast if each has a

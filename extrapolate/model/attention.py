@@ -248,7 +248,7 @@ class Maps:
 
 @dataclass(frozen=True)
 class ResolvedPlan:
-    """A plan, and each layer's encoding as changed by the plan and an evaluation's precision: see `Model.setting`.
+    """A plan, and each layer's encoding as changed by the plan and an evaluation's precision: see `Model.resolve`.
 
     The encodings share the model's parameters and buffers, on its device and in its mode (training or evaluation) when
     the setting was made: make a new one after changing either. queries_per_chunk: queries in a chunk of attention

@@ -323,7 +323,7 @@ class Decoder(nn.Module):
         """The normalised output of the last block, [B, T - first_wanted, D], for tokens from that index on.
 
         With a cache, the tokens follow those that it holds, are added to it, and first_wanted must be 0. A bare plan
-        is resolved first: see `setting`.
+        is resolved first: see `resolve`.
         """
         assert cache is None or not self.config.canon  # a cache does not keep the inputs of convolutions
         setting = plan if isinstance(plan, ResolvedPlan) else self.resolve(plan)

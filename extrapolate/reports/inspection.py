@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from extrapolate.statistics.comparable import extensions_told_apart
+from extrapolate.statistics.comparable import disambiguate_extensions
 
 PLACES = ("own", "previous", "first")
 LEAST = 0.5  # the least score of a head that attends to a place
@@ -50,7 +50,7 @@ SIZES = {
 def by_model(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """A title and the rows of each run, extension, split and set of windows, of the run's last checkpoint."""
     frame = rows.astype({"value": float, "error": float, "at": float, "layer": "Int64", "head": "Int64"})
-    frame = extensions_told_apart(frame[frame["step"] == frame.groupby("run")["step"].transform("max")])
+    frame = disambiguate_extensions(frame[frame["step"] == frame.groupby("run")["step"].transform("max")])
     splits, windows = (frame[column].nunique() > 1 for column in ("split", "targets_hash"))
     for key, mine in frame.groupby(["run", "model", "split", "targets_hash"], sort=False):
         run, model, split, targets = map(str, key)

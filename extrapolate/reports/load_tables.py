@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from extrapolate import results
 from extrapolate.errors import UserError
-from extrapolate.folders import RESULTS, RUN_FILE, below, listed, told_apart
+from extrapolate.folders import RESULTS, RUN_FILE, below, disambiguate, listed
 from extrapolate.names import DOCUMENTS_TABLE as DOCUMENTS
 from extrapolate.names import PROBES_TABLE
 from extrapolate.names import TEXT_TABLE as TEXT
@@ -278,6 +278,6 @@ def _evaluated(found: Collection[Part], left_out: list[str]) -> Evaluated:
         parts.sort(key=lambda part: not part.own)  # the name is that of the run's own folder
         if again := [part.folder for part in parts[1:] if part.own]:
             left_out.append(f"taken once, for they hold the run {parts[0].folder} too: {listed(again)}")
-    named = told_apart({run: parts[0].place for run, parts in runs.items()})
+    named = disambiguate({run: parts[0].place for run, parts in runs.items()})
     names = {part.folder: named[run] for run, parts in runs.items() for part in parts if part.place[0] != part.folder}
     return Evaluated(names, tuple(left_out), {named[run]: parts for run, parts in runs.items()}, others)

@@ -12,7 +12,7 @@ from extrapolate.specs import did_you_mean
 from extrapolate.statistics.comparable import (
     at_some_lengths,
     check_replicates,
-    extensions_told_apart,
+    disambiguate_extensions,
     of_one_parent,
     of_other_text,
     strict_mean,
@@ -84,7 +84,7 @@ def by_window(rows: pd.DataFrame) -> pd.DataFrame:
 def quick_table(rows: list[dict[str, Any]], protocol: str, value: str = "loss") -> pd.DataFrame:
     """What was just evaluated, a row for each run, step and model: its loss and its control's, or another value."""
     frame = pd.DataFrame([row for row in rows if row["protocol"] == protocol]).astype({value: float})
-    frame = extensions_told_apart(frame)
+    frame = disambiguate_extensions(frame)
     index = ["run", "step", "precision", "model"]
     table = frame.pivot(index=index, columns="factor", values=value)
     table.columns = [f"ev={factor:g}" for factor in table.columns]

@@ -8,11 +8,11 @@ import pandas as pd
 from extrapolate.reports.published import PublishedTable
 from extrapolate.statistics.comparable import (
     check_replicates,
+    disambiguate,
     last_checkpoints,
     named_by_run,
     newest_of_most,
     of_one_parent,
-    told_apart,
     unequal_training,
 )
 from extrapolate.statistics.seeds import on_own_seeds
@@ -25,7 +25,7 @@ def comparable(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     model, the seeds stay that it has in every task. If sizes or precisions differ, they are part of models' names.
     Raises UserError if runs of one model differ in more than their seed.
     """
-    rows, said = _of_present_members(told_apart(last_checkpoints(rows)))
+    rows, said = _of_present_members(disambiguate(last_checkpoints(rows)))
     if rows["precision"].nunique() > 1:
         rows = rows.assign(model=rows["model"] + ", " + rows["precision"])
     same = newest_of_most(rows, ["task", "shots"])

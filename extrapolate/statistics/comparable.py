@@ -43,7 +43,7 @@ def of_all_checkpoints(evals: pd.DataFrame, only: Mapping[str, Any]) -> pd.DataF
 
 
 def restricted(tables: Sequence[pd.DataFrame], only: Mapping[str, Any]) -> list[pd.DataFrame]:
-    """The rows of each table restricted to `only`, for all checkpoints, with names as of `told_apart`.
+    """The rows of each table restricted to `only`, for all checkpoints, with names as of `disambiguate`.
 
     Raises UserError if rows differ in corpus, training length or split, rows of one table differ in precision, or a
     restriction leaves no rows.
@@ -63,7 +63,7 @@ def restricted(tables: Sequence[pd.DataFrame], only: Mapping[str, Any]) -> list[
                     f"choose with `{parameter}`"
                 )
     several = of_several_versions(tables)
-    return [told_apart(rows, several) for rows in tables]
+    return [disambiguate(rows, several) for rows in tables]
 
 
 def last_checkpoints(rows: pd.DataFrame) -> pd.DataFrame:
@@ -71,8 +71,8 @@ def last_checkpoints(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[rows["step"] == rows.groupby("run")["step"].transform("max")]
 
 
-def told_apart(rows: pd.DataFrame, several: Collection[str] | None = None) -> pd.DataFrame:
-    """The rows, with what differs in names that several models share, `RoPE, lr 0.01`, and `extensions_told_apart`."""
+def disambiguate(rows: pd.DataFrame, several: Collection[str] | None = None) -> pd.DataFrame:
+    """The rows, with what differs in names that several models share, `RoPE, lr 0.01`, and `disambiguate_extensions`."""
     named: list[str] = []
     for column in TOLD:
         shared = rows.groupby(["model", *named], dropna=False)["config_hash"].nunique() > 1
@@ -82,10 +82,10 @@ def told_apart(rows: pd.DataFrame, several: Collection[str] | None = None) -> pd
     for column in named:
         size = rows[column].map(TOLD[column].format, na_action="ignore")
         names = names.where(size.isna(), names + ", " + size)
-    return extensions_told_apart(rows.assign(model=names), several)
+    return disambiguate_extensions(rows.assign(model=names), several)
 
 
-def extensions_told_apart(rows: pd.DataFrame, several: Collection[str] | None = None) -> pd.DataFrame:
+def disambiguate_extensions(rows: pd.DataFrame, several: Collection[str] | None = None) -> pd.DataFrame:
     """The rows, with the extension in names that several share, `RoPE + Half (v2.py:Half)`.
 
     Classes from different files may have the same `display`. several: users' files of which there are several versions
@@ -126,7 +126,7 @@ def of_several_versions(tables: Sequence[pd.DataFrame]) -> set[str]:
 
 def named_by_run(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows with each run as a model of its own, `run, RoPE`, and with step and precision if there are several."""
-    named = extensions_told_apart(rows)
+    named = disambiguate_extensions(rows)
     several = [column for column in ("step", "precision") if rows[column].nunique() > 1]
     return named.assign(model=named[["run", *several, "model"]].astype(str).agg(", ".join, axis=1))
 

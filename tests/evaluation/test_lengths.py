@@ -100,13 +100,13 @@ def test_windows_are_shared_where_the_model_allows_it(store: Store, run_of, monk
 
 
 def test_a_precision_reaches_what_the_encoding_stores(store: Store, run_of, monkeypatch: pytest.MonkeyPatch) -> None:
-    setting, asked = Model.setting, []
+    setting, asked = Model.resolve, []
 
     def noted(model: Model, plan: Plan, storage: str = "fp32") -> ResolvedPlan:
         asked.append(storage)
         return setting(model, plan, storage)
 
-    monkeypatch.setattr(Model, "setting", noted)
+    monkeypatch.setattr(Model, "resolve", noted)
     settings = EvaluationSettings(factors=(1,), protocols=("windows",), max_targets=64, precisions=("fp32", "bf16"))
     rows_of(run_of("expe"), store, settings)
     assert asked == ["fp32", "bf16"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from extrapolate.machine.limits import SPINS, cores, cpu_quota, cpu_share, memory_limit, wait_briefly
+from extrapolate.machine.limits import SPINS, cores, cpu_quota, cpu_share, memory_limit, set_omp_spin
 
 
 @pytest.fixture(autouse=True)
@@ -112,7 +112,7 @@ SET = {"GOMP_SPINCOUNT": SPINS} if sys.platform == "linux" else {}
 )
 def test_threads_wait_briefly_unless_the_user_says_how(before: dict[str, str], after: dict[str, str]) -> None:
     environment = dict(before)
-    wait_briefly(environment)
+    set_omp_spin(environment)
     assert environment == after
 
 
