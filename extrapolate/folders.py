@@ -56,11 +56,11 @@ def below(folder: Path, tables: bool = False) -> tuple[list[Path], list[str]]:
             bare.append(here)
         links += linked
     left_out = {
-        f"they have weights, but no {RUN_FILE}: {listed(bare)}": bare,
-        f"they are links, which are not followed: {listed(links)}; name them, or what they lead to": links,
-        f"they lie in the folder of another run: {listed(within)}; name them, or move them out": within,
-        f"they are hidden, by a name that begins with a dot: {listed(hidden)}; name them": hidden,
-        f"they cannot be read: {listed(unreadable)}": unreadable,
+        f"they have weights, but no {RUN_FILE}: {join_names(bare)}": bare,
+        f"they are links, which are not followed: {join_names(links)}; name them, or what they lead to": links,
+        f"they lie in the folder of another run: {join_names(within)}; name them, or move them out": within,
+        f"they are hidden, by a name that begins with a dot: {join_names(hidden)}; name them": hidden,
+        f"they cannot be read: {join_names(unreadable)}": unreadable,
     }
     return found, [f"left out, for {why}" for why, paths in left_out.items() if paths]
 
@@ -92,7 +92,7 @@ def disambiguate(places: Mapping[T, tuple[Path, str]]) -> dict[T, str]:
     return names
 
 
-def listed(paths: Sequence[Path | str]) -> str:
+def join_names(paths: Sequence[Path | str]) -> str:
     """`a, b, c`, or the first few and a count."""
     names = [str(path) for path in paths[:LISTED]]
     return ", ".join(names) + (f", and {len(paths) - LISTED} more" if len(paths) > LISTED else "")

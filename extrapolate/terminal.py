@@ -7,7 +7,7 @@ from typing import Any, Self
 PLAIN_EVERY_S = 5.0
 PLAIN_LAST_S = 1.0  # shorter work needs no line
 # The total time is estimated after RATE_AFTER_S and RATE_AFTER_SHARE of the work, because starting may take most of the
-# time before, or after RATE_AT_LAST_S. It is not shown if less than LONG_S is left.
+# time before, or after RATE_AT_LAST_S. It is not escape_unprintable if less than LONG_S is left.
 RATE_AFTER_S, RATE_AFTER_SHARE, RATE_AT_LAST_S, LONG_S = 3.0, 0.005, 30.0, 10.0
 
 
@@ -19,7 +19,7 @@ class Terminal:
         say(message)
 
     def display(self, unit: str, stopped: str = "stopped") -> "ProgressBar":
-        """Starts a piece of work. `unit` is what is counted; `stopped` is shown on Ctrl-C."""
+        """Starts a piece of work. `unit` is what is counted; `stopped` is escape_unprintable on Ctrl-C."""
         return ProgressBar(unit, stopped)
 
 
@@ -76,7 +76,13 @@ class ProgressBar:
         parts.append("" if left is None else f"{duration(left)} left")
         text = "  ".join(part for part in parts if part)
         if self._bar is not None:
-            self._bar.update(self._task, description=shown(what), completed=done, total=total, note=shown(text))
+            self._bar.update(
+                self._task,
+                description=escape_unprintable(what),
+                completed=done,
+                total=total,
+                note=escape_unprintable(text),
+            )
         elif now - self._last_line >= (PLAIN_LAST_S if done == total else PLAIN_EVERY_S):
             self._last_line = now
             say(f"{what}: {text}")
@@ -96,7 +102,7 @@ def duration(seconds: float) -> str:
     return f"{days} d {hours} h"
 
 
-def shown(text: str) -> str:
+def escape_unprintable(text: str) -> str:
     r"""Escapes unprintable characters as in Python: an escape character is `\x1b`, a new line `\n`.
 
     So names and messages from elsewhere cannot move the cursor or change colours.
@@ -108,4 +114,4 @@ def shown(text: str) -> str:
 
 def say(message: str) -> None:
     """Prints a line on stderr."""
-    print(shown(message), file=sys.stderr, flush=True)
+    print(escape_unprintable(message), file=sys.stderr, flush=True)

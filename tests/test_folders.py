@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from extrapolate.folders import below, listed, unique_names
+from extrapolate.folders import below, join_names, unique_names
 
 
 def made(root: Path, *files: str) -> Path:
@@ -88,5 +88,5 @@ def test_names_are_as_long_as_it_takes_to_tell_them_apart() -> None:
 
 
 def test_long_lists_are_cut_and_counted() -> None:
-    assert listed([Path("a"), Path("b")]) == "a, b"
-    assert listed([Path(str(n)) for n in range(9)]) == "0, 1, 2, 3, 4, 5, and 3 more"
+    assert join_names([Path("a"), Path("b")]) == "a, b"
+    assert join_names([Path(str(n)) for n in range(9)]) == "0, 1, 2, 3, 4, 5, and 3 more"

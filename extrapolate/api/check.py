@@ -33,7 +33,7 @@ def check(encoding: str | EncodingClass | ExtensionClass, *, seq_len: int = 64) 
     Raises UserError if there is no such encoding, or its file does not import.
     """
     if not LEAST <= seq_len <= MOST:
-        raise UserError(f"`seq_len` must be between {LEAST} and {MOST} tokens, not {specs.shown(seq_len)}")
+        raise UserError(f"`seq_len` must be between {LEAST} and {MOST} tokens, not {specs.truncate(seq_len)}")
     text = spec_of(encoding)
     spec = specs.parse(text)
     file, _, name = spec.name.rpartition(":")

@@ -23,7 +23,7 @@ from extrapolate.model.model import Model
 from extrapolate.names import AS_TRAINED, LONGEST
 from extrapolate.runs.run import Run
 from extrapolate.runs.trust import decided
-from extrapolate.specs import arguments, shown
+from extrapolate.specs import arguments, truncate
 from extrapolate.specs.arguments import NUMBER, TEXT, WHOLE, check, several
 
 
@@ -155,11 +155,11 @@ def generate(
     ):  # fmt: skip
         check(parameter, value, kind)
     if not 1 <= max_new_tokens <= LONGEST:
-        raise UserError(f"`max_new_tokens` must be between 1 and {LONGEST}, not {shown(max_new_tokens)}")
+        raise UserError(f"`max_new_tokens` must be between 1 and {LONGEST}, not {truncate(max_new_tokens)}")
     if not 0 <= temperature < math.inf:
         raise UserError(f"`temperature` must be 0 or more, not {temperature:g}")
     if not 0 <= seed < 2**63:
-        raise UserError(f"`seed` must be between 0 and {2**63 - 1}, not {shown(seed)}")
+        raise UserError(f"`seed` must be between 0 and {2**63 - 1}, not {truncate(seed)}")
     if top_k is not None:
         check("top_k", top_k, WHOLE)
         if top_k < 1:

@@ -20,7 +20,7 @@ from extrapolate.errors import UserError, reason_of
 from extrapolate.evaluation.keeping import keeping_rows
 from extrapolate.evaluation.plans import left_out, lines_on
 from extrapolate.evaluation.settings import Lengths
-from extrapolate.folders import listed, unique_names
+from extrapolate.folders import join_names, unique_names
 from extrapolate.interop import foreign
 from extrapolate.interop.foreign import ForeignRun
 from extrapolate.interop.imported import import_checkpoint
@@ -135,7 +135,7 @@ class RunLoop:
         if others:
             warn(
                 self.progress,
-                f"{others[0].given.path} is not the text that {listed([job.run.path for job in others])} learned from: "
+                f"{others[0].given.path} is not the text that {join_names([job.run.path for job in others])} learned from: "
                 "nothing checks that none of its held-out documents is in both",
             )
         return jobs
@@ -250,14 +250,17 @@ def _finished(paths: list[Path], progress: Progress) -> tuple[list[Run], dict[Pa
     for what in unsearched:
         warn(progress, what)
     if others:
-        warn(progress, f"left out, for they are not runs of extrapolate: {listed(others)}; evaluate them as hf:FOLDER")
+        warn(
+            progress,
+            f"left out, for they are not runs of extrapolate: {join_names(others)}; evaluate them as hf:FOLDER",
+        )
     left_out = [run for run in found if not run.finished and run.path.resolve() not in named]
     if not left_out or len(left_out) == len(found):
         return found, damaged
     if foreigners := [run.path for run in left_out if run.foreign]:
-        warn(progress, f"left out, for another library runs their models: {listed(foreigners)}; evaluate the file")
+        warn(progress, f"left out, for another library runs their models: {join_names(foreigners)}; evaluate the file")
     if unfinished := [run.path for run in left_out if not run.foreign]:
-        warn(progress, f"left out, for their training is not finished: {listed(unfinished)}")
+        warn(progress, f"left out, for their training is not finished: {join_names(unfinished)}")
     return [run for run in found if run not in left_out], damaged
 
 

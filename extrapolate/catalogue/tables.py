@@ -17,7 +17,7 @@ METRICS = plain(
     Column("lr", REAL, "", False, "The learning rate of the step.", _VALIDATION),
     Column("grad_norm", REAL, "", False, "The norm of the gradient before clipping.", _VALIDATION),
     Column(
-        "others", REAL, "share", False, "The share of the step's time spent waiting for other programs.",
+        "cpu_taken_share", REAL, "share", False, "The share of the step's time spent waiting for other programs.",
         f"{_VALIDATION}, or the system does not report it",
     ),
     Column(

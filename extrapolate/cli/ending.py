@@ -13,7 +13,7 @@ from extrapolate.errors import UserError
 from extrapolate.files import FULL
 from extrapolate.machine.distributed import tells_the_end
 from extrapolate.machine.interrupts import Interrupted
-from extrapolate.terminal import shown
+from extrapolate.terminal import escape_unprintable
 
 BAD_INPUT, FAILED, BROKEN_PIPE = 2, 1, 141
 LONGEST = 1000  # characters of a message
@@ -41,7 +41,7 @@ def end(error: BaseException) -> NoReturn:
     elif (show := getattr(error, "show", None)) is not None:  # Typer's own, for a wrong form of the arguments
         written = io.StringIO()
         show(file=written)
-        said = "\n".join(map(shown, written.getvalue().splitlines()))
+        said = "\n".join(map(escape_unprintable, written.getvalue().splitlines()))
         code = getattr(error, "exit_code", BAD_INPUT)
     else:
         text, code = what_to_say(error)
@@ -95,4 +95,4 @@ def message(text: str) -> str:
     line = " ".join(text.split())
     if len(line) > LONGEST:
         line = f"{line[: LONGEST // 2]} ... {line[-LONGEST // 2 :]}"
-    return shown(line)
+    return escape_unprintable(line)

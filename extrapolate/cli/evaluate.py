@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from extrapolate.api import evaluate as calls
-from extrapolate.cli.flags import AsJson, CommandLine, DryRun, command_of, in_flags, listed
+from extrapolate.cli.flags import AsJson, CommandLine, DryRun, command_of, in_flags, split_list
 from extrapolate.terminal import say
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def eval_tasks(
     fails does not stop the others: the command says why, and ends with exit code 1.
     """
     os.environ.setdefault("TQDM_DISABLE", "1")  # before lm-eval imports tqdm, whose bars disturb ours
-    names = listed(",".join(tasks))
+    names = split_list(",".join(tasks))
     if dry_run:
         _show_estimate(calls.estimate_tasks(runs, names, progress=CommandLine(), **given), as_json)
         return

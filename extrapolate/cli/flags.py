@@ -155,7 +155,7 @@ def _read(flagged: Flagged, given: Any) -> Any:
     if given is None:
         return flagged.default
     given = [given] if isinstance(given, str) else given
-    texts = given if flagged.flag.whole else [part for text in given for part in listed(text)]
+    texts = given if flagged.flag.whole else [part for text in given for part in split_list(text)]
     texts = list(dict.fromkeys(text.strip() for text in texts))
     if flagged.flag.none and LEFT_OUT in texts:
         if len(texts) > 1:
@@ -172,7 +172,7 @@ def _read(flagged: Flagged, given: Any) -> Any:
         ) from None
 
 
-def listed(text: str) -> list[str]:
+def split_list(text: str) -> list[str]:
     """Splits a text at commas outside parentheses, which keep a spec with several arguments together."""
     return [unwrapped(part.strip()) for part in split_outside_parentheses(text, ",") if part.strip()]
 

@@ -18,7 +18,7 @@ from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
-from extrapolate.terminal import shown
+from extrapolate.terminal import escape_unprintable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,8 +111,11 @@ def print_table(table: "pd.DataFrame", title: str, names: int | None = None) -> 
 def print_columns(columns: Sequence[Column], title: str) -> None:
     """Prints columns as a table, or as several tables if they do not fit side by side."""
     target = console()
-    columns = [replace(one, header=shown(one.header), cells=[shown(cell) for cell in one.cells]) for one in columns]
-    target.print(Text(fold(shown(title), target.width), style="italic"), soft_wrap=True)
+    columns = [
+        replace(one, header=escape_unprintable(one.header), cells=[escape_unprintable(cell) for cell in one.cells])
+        for one in columns
+    ]
+    target.print(Text(fold(escape_unprintable(title), target.width), style="italic"), soft_wrap=True)
     for block in _arranged(columns, target.width):
         widths = _widths(block, target.width)
         table = Table(box=box.SIMPLE_HEAD)
@@ -123,7 +126,7 @@ def print_columns(columns: Sequence[Column], title: str) -> None:
         for row in zip(*(column.cells for column in block), strict=True):
             table.add_row(*(Text(fold(cell, width)) for cell, width in zip(row, widths, strict=True)))
         needed = _around(block) + sum(widths)
-        # A word that is longer than the width of the terminal is still shown whole.
+        # A word that is longer than the width of the terminal is still escape_unprintable whole.
         (target if needed <= target.width else _Stdout(width=needed)).print(table)
 
 
@@ -131,7 +134,7 @@ def print_text(text: str) -> None:
     """Prints paragraphs, folded at spaces."""
     target = console()
     for line in text.splitlines():
-        target.print(Text(fold(shown(line), target.width)), soft_wrap=True)
+        target.print(Text(fold(escape_unprintable(line), target.width)), soft_wrap=True)
 
 
 def print_json(rows: Iterable[Mapping[Any, Any]]) -> None:
@@ -156,7 +159,7 @@ def _in_json(value: Any) -> Any:
 
 def print_line(text: str) -> None:
     """Prints one line without folding it."""
-    print(shown(text))
+    print(escape_unprintable(text))
 
 
 def fold(text: str, width: int) -> str:

@@ -66,20 +66,20 @@ class Mixture:
                 equals = ""
             if not equals:
                 raise UserError(
-                    f"'{specs.shown(part.strip())}' is not a probe and its share: expected something like passkey=0.25"
+                    f"'{specs.truncate(part.strip())}' is not a probe and its share: expected something like passkey=0.25"
                 )
             probe = parse_probe(specs.unwrapped(name.strip()))
             if not 0 < share <= 1:
                 raise UserError(
-                    f"the share of {probe.text} must be above 0 and at most 1, not {specs.shown(share_text)}"
+                    f"the share of {probe.text} must be above 0 and at most 1, not {specs.truncate(share_text)}"
                 )
             if probe in parts:
-                raise UserError(f"{probe.text} is twice in '{specs.shown(text)}'")
+                raise UserError(f"{probe.text} is twice in '{specs.truncate(text)}'")
             parts[probe] = share
         if not parts:
             raise UserError("name probes and their shares, such as passkey=0.25,mqar=0.25, or off")
         if sum(parts.values()) > 1 + 1e-9:
-            raise UserError(f"the shares in '{specs.shown(text)}' add up to {sum(parts.values()):g}: more than 1")
+            raise UserError(f"the shares in '{specs.truncate(text)}' add up to {sum(parts.values()):g}: more than 1")
         return cls(tuple(sorted(parts.items(), key=lambda item: item[0].text)))
 
     @property

@@ -37,7 +37,7 @@ from extrapolate.evaluation.work import (
     windows_of,
     work_of,
 )
-from extrapolate.folders import listed
+from extrapolate.folders import join_names
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.names import PRECISIONS
 from extrapolate.progress import QUIET, Advance, Say, unseen
@@ -112,7 +112,7 @@ def evaluate(
         if settings.split == "validation" and fitted:
             told |= fitted
             say(
-                f"{run.path}: {listed(sorted(fitted))}: fitted to the validation split, which is evaluated here too: "
+                f"{run.path}: {join_names(sorted(fitted))}: fitted to the validation split, which is evaluated here too: "
                 "on other text the losses may be higher"
             )
         shared = common(run, loaded, checkpoint, precision, settings.split, store.corpus_hash)

@@ -11,10 +11,10 @@ from extrapolate.evaluation.fitting import fitted, inputs_of_fit
 from extrapolate.evaluation.losses import OnBatch, ignored
 from extrapolate.extensions import stack as stacks
 from extrapolate.extensions.stack import ExtensionStack, UserFile
-from extrapolate.folders import listed
+from extrapolate.folders import join_names
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.names import ALL, AS_TRAINED, LONGEST, WITHOUT_OWN
-from extrapolate.specs import shown
+from extrapolate.specs import truncate
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def plan_for_texts(run: Subject, model: LanguageModel, applied: AppliedExtension
     Raises UserError if a constant would have to be fitted, or the encoding is not defined at this length.
     """
     if not 2 <= length <= LONGEST:
-        raise UserError(f"`length` must be between 2 and {LONGEST} tokens, not {shown(length)}")
+        raise UserError(f"`length` must be between 2 and {LONGEST} tokens, not {truncate(length)}")
     if applied.fits(run, length):
         assert applied.extra is not None
         raise UserError(
@@ -152,7 +152,7 @@ def lines_on(left_out: Mapping[str, Mapping[str, str]]) -> list[str]:
     for name, reasons in left_out.items():
         for text, reason in reasons.items():
             names.setdefault((text, reason.partition("; what applies")[0]), []).append(name)
-    return [f"{text} is left out for {listed(alike)}: {reason}" for (text, reason), alike in names.items()]
+    return [f"{text} is left out for {join_names(alike)}: {reason}" for (text, reason), alike in names.items()]
 
 
 def parsed(text: str) -> ExtensionStack | None:

@@ -29,7 +29,7 @@ from extrapolate.machine.limits import memory_limit
 from extrapolate.machine.memory import forget_peak, peak_mib
 from extrapolate.model.language_model import LanguageModel
 from extrapolate.progress import QUIET, Advance, Say, unseen
-from extrapolate.specs import shown
+from extrapolate.specs import truncate
 from extrapolate.statistics.intervals import wilson
 
 BYTES_A_TOKEN = 16  # of all windows of a length and depth, which are drawn one by one and then held in one array
@@ -44,7 +44,7 @@ def check(work: Work[Any]) -> None:
         needed, limit = settings.trials * (longest + 1) * BYTES_A_TOKEN, memory_limit()
         if work.on_probes and needed > limit:
             raise UserError(
-                f"`trials={shown(settings.trials)}` windows of {longest} tokens take at least "
+                f"`trials={truncate(settings.trials)}` windows of {longest} tokens take at least "
                 f"{needed // 10**9:,} GB of memory, and this machine has {limit // 10**9:,} GB: give fewer"
             )
     split, vocabulary = store.split(settings.split), Vocabulary.of(store, work.run.config.vocab_size)

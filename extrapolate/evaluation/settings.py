@@ -130,7 +130,7 @@ class TextSettings(SharedSettings):
         limits = self.most_targets()
         for most in limits.values():
             if not 0 < most <= specs.LARGEST_WHOLE:
-                raise UserError(f"`max_targets` must be from 1 to {specs.LARGEST_WHOLE}, not {specs.shown(most)}")
+                raise UserError(f"`max_targets` must be from 1 to {specs.LARGEST_WHOLE}, not {specs.truncate(most)}")
         evaluated = dict.fromkeys(parse_protocol(protocol).name for protocol in self.protocols)
         alone = limits.pop(ALL, None)
         for protocol in limits:

@@ -149,7 +149,7 @@ def parse(text: str, copies: Sequence[Path] = ()) -> ExtensionStack:
         }
         if layers is not None:
             if layers not in LAYERS:
-                raise UserError(f"{spec.name}: layers={specs.shown(layers)} is not {' or '.join(LAYERS)}")
+                raise UserError(f"{spec.name}: layers={specs.truncate(layers)} is not {' or '.join(LAYERS)}")
             if layers != made.for_layers:
                 made, told = made.with_layers(layers), told | {LAYERS_ARGUMENT: layers}
         parts.append(made)
@@ -169,10 +169,10 @@ def _check_joins(text: str, parts: Sequence[Extension]) -> None:
     for at, part in enumerate(parts):
         for other in parts[:at]:
             if _identity(part) == _identity(other):
-                raise UserError(f"'{specs.shown(text)}' cannot be joined: {part.display} is there twice")
+                raise UserError(f"'{specs.truncate(text)}' cannot be joined: {part.display} is there twice")
             if part.slot == other.slot != SCALE:
                 both = f"{other.display} and {part.display} both change the {part.slot}"
-                raise UserError(f"'{specs.shown(text)}' cannot be joined: {both}")
+                raise UserError(f"'{specs.truncate(text)}' cannot be joined: {both}")
 
 
 def _identity(part: Extension) -> tuple[str, str]:

@@ -22,7 +22,7 @@ from extrapolate.inspection.measurements.base import Measurement, measurements
 from extrapolate.inspection.settings import PROTOCOL, InspectionSettings
 from extrapolate.machine.devices import to_device
 from extrapolate.progress import Advance, unseen
-from extrapolate.specs import LARGEST_WHOLE, shown
+from extrapolate.specs import LARGEST_WHOLE, truncate
 
 MOST_WINDOWS, LEAST_WINDOWS = 16, 4  # by default, as many as have MOST_TOKENS at the longest length
 MOST_TOKENS = 2**15
@@ -50,7 +50,7 @@ def check(run: AnyRun, store: Store, settings: InspectionSettings) -> None:
     """Raises UserError before starting if a setting is invalid."""
     chosen(settings)
     if settings.windows is not None and not 0 < settings.windows <= LARGEST_WHOLE:
-        raise UserError(f"`windows` must be at least 1, not {shown(settings.windows)}")
+        raise UserError(f"`windows` must be at least 1, not {truncate(settings.windows)}")
     lengths.checked(run, store, settings.evaluation())
     if min(lengths_of(settings.factors, run.config.seq_len)) < 2:
         raise UserError("a window of 1 token shows no use of position: give larger `factors`")

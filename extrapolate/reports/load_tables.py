@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from extrapolate import results
 from extrapolate.errors import UserError
-from extrapolate.folders import RESULTS, RUN_FILE, below, disambiguate, listed
+from extrapolate.folders import RESULTS, RUN_FILE, below, disambiguate, join_names
 from extrapolate.names import DOCUMENTS_TABLE as DOCUMENTS
 from extrapolate.names import PROBES_TABLE
 from extrapolate.names import TEXT_TABLE as TEXT
@@ -118,14 +118,14 @@ class Evaluated:
             return replace(part, tables=tables)
 
         runs = {name: [*map(of_part, parts)] for name, parts in self.runs.items()}
-        said = [f"left out, for the study does not ask for it: {listed(list(others))}"] if others else []
+        said = [f"left out, for the study does not ask for it: {join_names(list(others))}"] if others else []
         return replace(self, runs=runs, left_out=(*self.left_out, *said))
 
     def unseen(self, rows: pd.DataFrame, what: str, only: Mapping[str, Any]) -> list[str]:
         """A warning that names the runs without any of these rows, which hold `what` and were restricted to `only`."""
         restricted = "".join(f" with {column} {value}" for column, value in only.items())
         without = sorted(set(self.runs) - set(rows["run"]))
-        return [f"left out, for they have no {what}{restricted}: {listed(without)}"] if without else []
+        return [f"left out, for they have no {what}{restricted}: {join_names(without)}"] if without else []
 
     def rows(self, file: str) -> list[Row]:
         """The rows of a file for all runs, under the runs' names. A row that several folders have is taken once."""
@@ -241,20 +241,20 @@ def load_tables(paths: Sequence[Path]) -> Evaluated:
         ("the sweep has not begun them", unbegun),
         ("they are reports, with rows of runs", copies),
     ):
-        left_out += [f"left out, for {why}: {listed(folders)}"] if folders else []
+        left_out += [f"left out, for {why}: {join_names(folders)}"] if folders else []
     parts = [part for folder in found for part in _parts(folder, _tables(folder))]
     stale = [folder for folder in found if (folder / RUN_FILE).exists() and _has_others(folder)]
     without = [folder for folder in found if folder not in {part.folder for part in parts}]
     if gone := [folder for folder in without if folder in stale]:
         if not parts:
-            raise UserError(f"{listed(gone)}: no result is of the weights that are there now; evaluate again")
-        left_out.append(f"left out, for no result is of the weights that are there now: {listed(gone)}")
+            raise UserError(f"{join_names(gone)}: no result is of the weights that are there now; evaluate again")
+        left_out.append(f"left out, for no result is of the weights that are there now: {join_names(gone)}")
     if begun := [folder for folder in without if folder not in stale]:
         if not parts:
-            raise UserError(f"{listed(begun)}: the evaluation was stopped before its first result; evaluate again")
-        left_out.append(f"left out, for their evaluation was stopped before its first result: {listed(begun)}")
+            raise UserError(f"{join_names(begun)}: the evaluation was stopped before its first result; evaluate again")
+        left_out.append(f"left out, for their evaluation was stopped before its first result: {join_names(begun)}")
     if more := [folder for folder in stale if folder not in gone]:
-        left_out.append(f"not read, for they are of weights that are gone: some results of {listed(more)}")
+        left_out.append(f"not read, for they are of weights that are gone: some results of {join_names(more)}")
     return _evaluated(parts, left_out)
 
 
@@ -269,7 +269,7 @@ def _evaluated(found: Collection[Part], left_out: list[str]) -> Evaluated:
     if others := exchanged({part.folder: run for part, run in known if part.own}):
         left_out.append(
             "left out of the questions and published tables of their studies, for they are not the runs that the cells "
-            f"ask for: {listed(others)}"
+            f"ask for: {join_names(others)}"
         )
     runs: dict[Trained, list[Part]] = {}
     for part, run in known:
@@ -277,7 +277,7 @@ def _evaluated(found: Collection[Part], left_out: list[str]) -> Evaluated:
     for parts in runs.values():
         parts.sort(key=lambda part: not part.own)  # the name is that of the run's own folder
         if again := [part.folder for part in parts[1:] if part.own]:
-            left_out.append(f"taken once, for they hold the run {parts[0].folder} too: {listed(again)}")
+            left_out.append(f"taken once, for they hold the run {parts[0].folder} too: {join_names(again)}")
     named = disambiguate({run: parts[0].place for run, parts in runs.items()})
     names = {part.folder: named[run] for run, parts in runs.items() for part in parts if part.place[0] != part.folder}
     return Evaluated(names, tuple(left_out), {named[run]: parts for run, parts in runs.items()}, others)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from extrapolate import results
 from extrapolate.errors import UserError
 from extrapolate.evaluation.protocols.base import is_papers, isolates
-from extrapolate.folders import listed
+from extrapolate.folders import join_names
 from extrapolate.names import INSPECTIONS_TABLE, PROBES_TABLE, TASKS_TABLE
 from extrapolate.reports import probes, styles, tables, tasks
 from extrapolate.reports.load_tables import Evaluated
@@ -217,10 +217,10 @@ def _not_shown(evaluated: Evaluated, rows: Mapping[str, pd.DataFrame]) -> list[s
     for file, what in ((TASKS_TABLE, "benchmarks"), (INSPECTIONS_TABLE, "inspection")):
         found = evaluated.rows(file)
         if runs := {row["run"] for row in found} - texts.keys():
-            warnings.append(f"{what}: left out runs whose losses are not shown: {listed(sorted(runs))}")
+            warnings.append(f"{what}: left out runs whose losses are not shown: {join_names(sorted(runs))}")
         if other := {row["run"] for row in found if row["run"] in texts and not _is_of(row, texts[row["run"]])}:
             warnings.append(
-                f"{what}: left out what was found on another text or split than the losses': {listed(sorted(other))}"
+                f"{what}: left out what was found on another text or split than the losses': {join_names(sorted(other))}"
             )
     return warnings
 

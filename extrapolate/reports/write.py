@@ -14,7 +14,7 @@ import pandas as pd
 
 from extrapolate import files, results
 from extrapolate.errors import UserError
-from extrapolate.folders import listed
+from extrapolate.folders import join_names
 from extrapolate.reports.fonts import NO_FONT, collected
 from extrapolate.reports.load_tables import DOCUMENTS, HTML_PAGE, PAGE, TEXT, load_tables
 from extrapolate.reports.page import Block, Heading, Quotable, Table, html, markdown
@@ -142,13 +142,13 @@ def check_replaceable(out: Path) -> None:
     ]
     if foreign:
         raise UserError(
-            f"{out} holds what no report wrote ({listed(foreign)}), and a report replaces its folder as a whole: move "
+            f"{out} holds what no report wrote ({join_names(foreign)}), and a report replaces its folder as a whole: move "
             "that away, or choose another `out`"
         )
     names = [path.name for path in held]
     if names and PAGE not in names:
         raise UserError(
-            f"{out} holds tables ({listed(names)}) without a {PAGE}: if they are no report's, "
+            f"{out} holds tables ({join_names(names)}) without a {PAGE}: if they are no report's, "
             "choose another `out`; else delete the folder"
         )
 

@@ -10,7 +10,7 @@ MOST_TAKEN = 0.1  # the largest share taken by other programs at which the speed
 
 def taken_by_others(log: "pd.DataFrame") -> float | None:
     """The share of the training's runnable time that other programs took; None if unknown."""
-    if "others" not in log or (shares := log["others"].dropna()).empty:
+    if "cpu_taken_share" not in log or (shares := log["cpu_taken_share"].dropna()).empty:
         return None
     return float(shares.mean())
 

@@ -49,14 +49,14 @@ def parse(text: str) -> Spec:
     else:
         name, arguments = (part.strip() for part in (*text.split(":", 1), "")[:2])
     if not name:
-        raise UserError(f"'{shown(text)}' names nothing: expected name:key=value,key=value")
+        raise UserError(f"'{truncate(text)}' names nothing: expected name:key=value,key=value")
     pairs: dict[str, str] = {}
     for part in split_outside_parentheses(arguments, ","):
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if not (key and equals and value):
-            raise UserError(f"'{shown(part)}' in '{shown(text)}' is not an argument: expected key=value")
+            raise UserError(f"'{truncate(part)}' in '{truncate(text)}' is not an argument: expected key=value")
         if key in pairs:
-            raise UserError(f"'{shown(key)}' is given twice in '{shown(text)}'")
+            raise UserError(f"'{truncate(key)}' is given twice in '{truncate(text)}'")
         pairs[key] = unwrapped(value)
     return Spec(name, pairs)
 
@@ -64,12 +64,12 @@ def parse(text: str) -> Spec:
 def check_text(text: str) -> None:
     """Raises UserError if a text is too long for a spec, or contains a NUL character."""
     if len(text) > LONGEST_TEXT:
-        raise UserError(f"'{shown(text)}' has {len(text):,} characters: a spec has at most {LONGEST_TEXT:,}")
+        raise UserError(f"'{truncate(text)}' has {len(text):,} characters: a spec has at most {LONGEST_TEXT:,}")
     if "\0" in text:
         raise UserError(f"{text[:SHOWN]!r} contains a NUL byte")
 
 
-def shown(value: Any) -> str:
+def truncate(value: Any) -> str:
     """A given value for a message, in at most SHOWN characters: the middle of a longer one is left out."""
     if not isinstance(value, str | int | float | bool | None):
         return f"a {type(value).__name__}"
@@ -112,14 +112,14 @@ def split_outside_parentheses(text: str, separator: str) -> list[str]:
         if depth < 0:
             break
         if depth > DEEPEST:
-            raise UserError(f"'{shown(text)}' has more than {DEEPEST} parentheses in one another")
+            raise UserError(f"'{truncate(text)}' has more than {DEEPEST} parentheses in one another")
         if character == separator and depth == 0:
             parts.append(current)
             current = ""
         else:
             current += character
     if depth != 0:
-        raise UserError(f"the parentheses of '{shown(text)}' do not match")
+        raise UserError(f"the parentheses of '{truncate(text)}' do not match")
     return [part for part in [*parts, current] if part.strip()]
 
 
@@ -154,11 +154,11 @@ class Parameter:
                 continue
             most = {int: LARGEST_WHOLE, float: LARGEST_FLOAT}.get(kind)
             if most is not None and abs(converted) > most:
-                raise UserError(f"{owner}: {self.name} must be at most {most}, not {shown(value)}")
+                raise UserError(f"{owner}: {self.name} must be at most {most}, not {truncate(value)}")
             return converted
         if optional and isinstance(value, str) and value.lower() == "none":
             return None
-        raise UserError(f"{owner}: {self.name}={shown(value)} is not {self.kind()}")
+        raise UserError(f"{owner}: {self.name}={truncate(value)} is not {self.kind()}")
 
     def kind(self) -> str:
         """The type of its values, in words."""
@@ -272,7 +272,7 @@ def convert_arguments(cls: type, arguments: Mapping[str, Any], owner: str) -> di
     known = parameters(cls)
     for name in arguments:
         if name not in known:
-            raise UserError(f"{owner} has no argument '{shown(name)}'; {did_you_mean(name, known)}")
+            raise UserError(f"{owner} has no argument '{truncate(name)}'; {did_you_mean(name, known)}")
     return {name: known[name].convert(value, owner) for name, value in arguments.items()}
 
 
@@ -312,10 +312,10 @@ class Registry(Generic[T]):
                 )
             if "=" in name and ":" not in name:
                 raise UserError(
-                    f"'{shown(name)}' is an argument, and no {self.kind}: in a list, parentheses keep several "
+                    f"'{truncate(name)}' is an argument, and no {self.kind}: in a list, parentheses keep several "
                     "arguments together, as in (name:a=1,b=2)"
                 )
-            raise UserError(f"unknown {self.kind} '{shown(name)}'; {did_you_mean(name, self._classes)}")
+            raise UserError(f"unknown {self.kind} '{truncate(name)}'; {did_you_mean(name, self._classes)}")
         return self._classes[name]
 
     def names(self) -> list[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from extrapolate.errors import UserError
-from extrapolate.specs import shown
+from extrapolate.specs import truncate
 
 Kind = tuple[type | tuple[type, ...], str]
 TEXT: Kind = (str, "a text")
@@ -20,7 +20,7 @@ def check(parameter: str, value: Any, kind: Kind) -> None:
     """Raises UserError if a parameter's value is of another kind. True and False are not numbers."""
     types, words = kind
     if not isinstance(value, types) or (isinstance(value, bool) and types is not bool):
-        given = f"'{shown(value)}'" if isinstance(value, str) else shown(value)
+        given = f"'{truncate(value)}'" if isinstance(value, str) else truncate(value)
         raise UserError(f"`{parameter}`: {given} is not {words}")
 
 

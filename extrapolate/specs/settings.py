@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar, cast, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, Field
 
 from extrapolate.errors import UserError
-from extrapolate.specs import LARGEST_WHOLE, kinds_of, shown
+from extrapolate.specs import LARGEST_WHOLE, kinds_of, truncate
 from extrapolate.specs.arguments import FLAG, NUMBER, TEXT, WHOLE, Kind, check, several
 
 Count = Annotated[int, Field(gt=0, le=LARGEST_WHOLE)]
@@ -72,7 +72,7 @@ class Flagged:
             return several(name, value, _KINDS[get_args(kind)[0]])
         if get_origin(kind) is Literal:
             if value not in get_args(kind):
-                raise UserError(f"`{name}` must be {' or '.join(map(str, get_args(kind)))}, not {shown(value)}")
+                raise UserError(f"`{name}` must be {' or '.join(map(str, get_args(kind)))}, not {truncate(value)}")
         elif isinstance(value, Mapping) and len(self.kinds()) > 1:
             several(name, value, TEXT)
             several(name, value.values(), WHOLE)
@@ -80,9 +80,9 @@ class Flagged:
         else:
             check(name, value, _KINDS[kind])
         if self.flag.least is not None and not value >= self.flag.least:
-            raise UserError(f"`{name}` must be at least {self.flag.least}, not {shown(value)}")
+            raise UserError(f"`{name}` must be at least {self.flag.least}, not {truncate(value)}")
         if self.flag.most is not None and not value <= self.flag.most:
-            raise UserError(f"`{name}` must be at most {self.flag.most}, not {shown(value)}")
+            raise UserError(f"`{name}` must be at most {self.flag.most}, not {truncate(value)}")
         return value
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from extrapolate.errors import UserError
-from extrapolate.folders import listed
+from extrapolate.folders import join_names
 from extrapolate.results.verdicts import LEAST, WORSE
 from extrapolate.statistics.comparable import check_replicates, unequal_training
 from extrapolate.statistics.comparison import Comparison, of_pairs, selected
@@ -68,4 +68,4 @@ def worse(found: Sequence[Comparison]) -> str:
             by = "" if one.difference is None else f" {one.difference.mean:+.3f}"
             gone = "" if not one.gone else " gone" if one.difference is None else " (a seed is gone)"
             named.append(f"{one.model} at {one.factor:g}x ({one.protocol}){by}{gone}")
-    return f"{len(named)} of {len(found)} losses are worse than before, or gone: {listed(named)}" if named else ""
+    return f"{len(named)} of {len(found)} losses are worse than before, or gone: {join_names(named)}" if named else ""

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from extrapolate.folders import listed
+from extrapolate.folders import join_names
 from extrapolate.statistics import student_t
 
 
@@ -48,7 +48,7 @@ def on_own_seeds(
     warnings = [f"{what}: some seeds were not evaluated at every length ({'; '.join(fewer)}); {alike}"] if fewer else []
     if none:
         warnings.append(
-            f"{what}: no seed of {listed(none)} was evaluated at every length, so its differences between lengths are "
+            f"{what}: no seed of {join_names(none)} was evaluated at every length, so its differences between lengths are "
             f"also differences between seeds; {alike}"
         )
     if len(set(own.values())) > 1:

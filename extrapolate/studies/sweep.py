@@ -12,7 +12,7 @@ from extrapolate import files, results, specs
 from extrapolate.errors import UserError
 from extrapolate.evaluation.plans import lines_on
 from extrapolate.evaluation.protocols.base import lengths_of
-from extrapolate.folders import RESULTS, listed
+from extrapolate.folders import RESULTS, join_names
 from extrapolate.interop import trackers
 from extrapolate.interop.trackers import Tracking
 from extrapolate.machine.limits import cores
@@ -323,7 +323,7 @@ def _finish(tasks: Tasks, folder: Path, progress: Progress, with_report: bool) -
         progress.say(f"{name} diverged, and another learning rate is taken: {tasks.diverged[name]}")
     passed_over = set(filter(tasks.passed_over, tasks.cells))
     if no_more := sorted(name for name in passed_over if state.read(folder, name).evaluated is not None):
-        warn(progress, f"left out of the report, for another learning rate is taken now: {listed(no_more)}")
+        warn(progress, f"left out of the report, for another learning rate is taken now: {join_names(no_more)}")
     for name in passed_over - failed.keys() - tasks.diverged.keys():
         state.write(folder, name, state.CellState(passed_over=True))
     frame = _learning_rates(tasks)
@@ -335,10 +335,10 @@ def _finish(tasks: Tasks, folder: Path, progress: Progress, with_report: bool) -
     written = _write_reports(evaluated, folder, progress) if with_report else {}
     with_rows = {rows.parent.name for rows in (folder / RUNS).glob(f"*/{RESULTS}")}
     if with_report and (gone := sorted(with_rows - tasks.cells.keys())):
-        warn(progress, f"left out of the report, for they are no cells of the study any more: {listed(gone)}")
+        warn(progress, f"left out of the report, for they are no cells of the study any more: {join_names(gone)}")
     reports = {page.parent for page in folder.glob(f"{REPORT}*/*.html")} if written else set()
     if old := sorted(map(str, reports - written.keys())):
-        warn(progress, f"kept, although they are of what the study asked for earlier: {listed(old)}")
+        warn(progress, f"kept, although they are of what the study asked for earlier: {join_names(old)}")
     return Swept(folder, [Run.open(cell.path) for cell in evaluated], failed, tasks.diverged, frame, written)
 
 

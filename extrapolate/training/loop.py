@@ -16,7 +16,7 @@ from extrapolate.data.special_tokens import KEPT, OF_RUN
 from extrapolate.encodings.plan import PLAIN, Plan
 from extrapolate.errors import UserError
 from extrapolate.evaluation.losses import validation_loss
-from extrapolate.folders import LOG, METRICS, STATE, TRUNK, WEIGHTS, listed
+from extrapolate.folders import LOG, METRICS, STATE, TRUNK, WEIGHTS, join_names
 from extrapolate.machine.cpu_time import CpuTime
 from extrapolate.machine.distributed import ALONE, Ranks, check_devices
 from extrapolate.machine.interrupts import Interrupted, stop_requests
@@ -153,7 +153,7 @@ def check_empty(path: Path) -> None:
     before = {TOKENIZER, USER_ENCODING, OF_RUN, *KEPT}  # written before the configuration
     others = sorted(one.name for one in path.iterdir() if one.name[0] != "." and one.name not in before)
     if others and not (path / CONFIG).exists():
-        raise UserError(f"{path} is no run, and holds other files ({listed(others)}): choose a new folder as `out`")
+        raise UserError(f"{path} is no run, and holds other files ({join_names(others)}): choose a new folder as `out`")
 
 
 def check_place(path: Path) -> None:
@@ -305,7 +305,7 @@ class Training:
         row = {"loss": loss, "lr": lr, "grad_norm": float(norm)}
         rate = self.training.batch_size * self.training.seq_len / seconds
         if (now := CpuTime.now()) is not None and load is not None:
-            row["others"] = (now - load).taken
+            row["cpu_taken_share"] = (now - load).taken
         return row | ({"tokens_per_s": rate} if self.timed else {})
 
     def _tell(self, tokens: int) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from extrapolate.cli.ending import BROKEN_PIPE, FAILED, LONGEST, STOPPED, message, what_to_say
 from extrapolate.errors import UserError
-from extrapolate.terminal import shown
+from extrapolate.terminal import escape_unprintable
 
 # Runs the program, and sends it a signal as soon as it has imported a module.
 STOPPED_AT_IMPORT = """
@@ -31,7 +31,9 @@ TOKENIZE = ["tokenize", "corpus", "--out", "store", "--vocab-size", 300, "--min-
 
 class TestMessages:
     def test_what_cannot_be_printed_is_shown_as_text(self):
-        assert shown("a\x1b[31m\r\n\x9b\u202e\ud800\xa0é中") == "a\\x1b[31m\\r\\n\\x9b\\u202e\\ud800\\xa0é中"
+        assert (
+            escape_unprintable("a\x1b[31m\r\n\x9b\u202e\ud800\xa0é中") == "a\\x1b[31m\\r\\n\\x9b\\u202e\\ud800\\xa0é中"
+        )
 
     def test_a_message_is_one_line_and_not_too_long(self):
         assert message("two\n\n lines\x1b") == "two lines\\x1b"

@@ -89,7 +89,7 @@ class Moving(Protocol):
 
     def __post_init__(self) -> None:
         if self.stride is not None and self.stride < 1:
-            raise UserError(f"`stride` must be at least 1, not {specs.shown(self.stride)}")
+            raise UserError(f"`stride` must be at least 1, not {specs.truncate(self.stride)}")
 
     def stride_at(self, seq_len: int) -> int:
         return self.stride or self.usual_stride(seq_len)

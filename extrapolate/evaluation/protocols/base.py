@@ -175,7 +175,9 @@ def with_arguments(texts: Sequence[str], stride: int | None = None, bos: bool = 
     found = [parse_protocol(text) for text in texts]
     known = [name for name in protocols.names() if "stride" in specs.parameters(protocols[name])]
     if stride is not None and not any(one.name in known for one in found):
-        raise UserError(f"`stride={specs.shown(stride)}` is for {' and '.join(known)}: name one of them in `protocols`")
+        raise UserError(
+            f"`stride={specs.truncate(stride)}` is for {' and '.join(known)}: name one of them in `protocols`"
+        )
     more = {name: {} if stride is None else {"stride": stride} for name in known}
     return tuple(dict.fromkeys(replace(one, bos=bos or one.bos, **more.get(one.name, {})).text for one in found))
 

@@ -30,7 +30,7 @@ class Growing(Protocol):
 
     def __post_init__(self) -> None:
         if self.step is not None and self.step < 1:
-            raise UserError(f"growing: step must be at least 1, not {specs.shown(self.step)}")
+            raise UserError(f"growing: step must be at least 1, not {specs.truncate(self.step)}")
 
     def layout(self, document_lengths: np.ndarray, seq_len: int, lengths: Sequence[int], max_targets: int) -> Layout:
         step = self.step or math.gcd(seq_len, *lengths)

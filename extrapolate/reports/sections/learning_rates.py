@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from extrapolate import results
-from extrapolate.folders import listed
+from extrapolate.folders import join_names
 from extrapolate.names import RUNS
 from extrapolate.reports.load_tables import Evaluated
 from extrapolate.reports.page import Table, Text
@@ -70,7 +70,7 @@ class LearningRates(Section):
         edge = at_edge(data)
         blocks = [Text(CHOICE), *([Text(edge, strong=True), Text(ADVICE, code=True)] if edge else [])]
         if gone := _gone(data):
-            blocks.append(Text(f"The weights of {listed(gone)} are no longer in the study's folder.", strong=True))
+            blocks.append(Text(f"The weights of {join_names(gone)} are no longer in the study's folder.", strong=True))
         return Part([*blocks, Table(table.drop(columns="Weights"), "Learning rates")], {FILE: parquet(table)})
 
 
@@ -81,7 +81,7 @@ def at_edge(data: ReportData) -> str:
         for edge, taken in TAKEN.items():
             if edge is not None and len(mine := table[table["Taken"] == taken]):
                 models.setdefault(edge, []).extend(mine["Model"])
-    ends = " and ".join(f"the {edge} that was tried for {listed(names)}" for edge, names in models.items())
+    ends = " and ".join(f"the {edge} that was tried for {join_names(names)}" for edge, names in models.items())
     return f"The learning rate is {ends}: a better one may exist." if ends else ""
 
 

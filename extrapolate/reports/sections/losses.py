@@ -6,7 +6,7 @@ from functools import partial
 import pandas as pd
 
 from extrapolate.evaluation.protocols.base import known_by
-from extrapolate.folders import listed
+from extrapolate.folders import join_names
 from extrapolate.names import AS_TRAINED
 from extrapolate.reports import latex, plots, styles, tables
 from extrapolate.reports.chart import Axis, Chart, Panel, Series, coinciding
@@ -190,5 +190,5 @@ def chart(
     if len(control):
         caption += " Dashed: the lowest control, a model as trained that sees at most L tokens."
     for names in coinciding(lines, y.range):
-        caption += f" The lines of {listed(names)} lie on each other."
+        caption += f" The lines of {join_names(names)} lie on each other."
     return Chart("loss against length", file, [Panel(lines, x, y, title)], caption=caption)

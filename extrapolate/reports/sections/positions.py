@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from extrapolate.evaluation.protocols.base import known_by
-from extrapolate.folders import listed
+from extrapolate.folders import join_names
 from extrapolate.names import AS_TRAINED
 from extrapolate.reports import styles
 from extrapolate.reports.chart import Axis, Chart, Panel, Series
@@ -149,7 +149,10 @@ def hardly_learned(data: ReportData) -> str:
     little = fall[fall < LITTLE / seq_len]
     if little.empty:
         return ""
-    models, most = listed([str(model) for model in little.sort_values().index]), f"{max(little.max(), 0.0):.3f} nats"
+    models, most = (
+        join_names([str(model) for model in little.sort_values().index]),
+        f"{max(little.max(), 0.0):.3f} nats",
+    )
     where = "from the first to the second half of the training length,"
     if len(little) == 1:
         fell = f"the loss falls by only {most}, so it makes little use of context"

@@ -8,7 +8,7 @@ import pandas as pd
 
 from extrapolate import results
 from extrapolate.errors import UserError
-from extrapolate.folders import METRICS, listed
+from extrapolate.folders import METRICS, join_names
 from extrapolate.names import AS_TRAINED
 from extrapolate.reports import styles
 from extrapolate.reports.chart import Axis, Chart, Panel, Series, smoothed
@@ -81,7 +81,7 @@ class Training(Section):
             Heading(2, "Training"),
             Plot(drawn),
             Table(shown),
-            *([Text(f"Not shown, because their logs are not here: {listed(without)}.")] if without else []),
+            *([Text(f"Not shown, because their logs are not here: {join_names(without)}.")] if without else []),
             Details([Text(EXPLAINED)]),
         ]
         return Part(blocks, {"training.parquet": parquet(table), **picture(drawn)})

@@ -195,7 +195,7 @@ def _check(file: LocalFile) -> None:
 
 def _no_source(spec: str) -> UserError:
     named = ", ".join(map(form, sources.names()))
-    return UserError(f"no source '{specs.shown(spec)}': not {named}, a file, a folder, or a glob that matches")
+    return UserError(f"no source '{specs.truncate(spec)}': not {named}, a file, a folder, or a glob that matches")
 
 
 def decoded(raw: bytes, place: str) -> str:
