@@ -7,7 +7,7 @@ from typing import Any, Self
 PLAIN_EVERY_S = 5.0
 PLAIN_LAST_S = 1.0  # shorter work needs no line
 # The total time is estimated after RATE_AFTER_S and RATE_AFTER_SHARE of the work, because starting may take most of the
-# time before, or after RATE_AT_LAST_S. It is not escape_unprintable if less than LONG_S is left.
+# time before, or after RATE_AT_LAST_S. It is not shown if less than LONG_S is left.
 RATE_AFTER_S, RATE_AFTER_SHARE, RATE_AT_LAST_S, LONG_S = 3.0, 0.005, 30.0, 10.0
 
 
@@ -19,7 +19,7 @@ class Terminal:
         say(message)
 
     def display(self, unit: str, stopped: str = "stopped") -> "ProgressBar":
-        """Starts a piece of work. `unit` is what is counted; `stopped` is escape_unprintable on Ctrl-C."""
+        """Starts a piece of work. `unit` is what is counted; `stopped` is shown on Ctrl-C."""
         return ProgressBar(unit, stopped)
 
 

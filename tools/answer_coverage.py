@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from extrapolate.reports.family import HOLDS, Family, family, of_control, simultaneous
+from extrapolate.reports.fdr import HOLDS, Family, family, of_control, simultaneous
 from extrapolate.results.verdicts import BETTER, EQUIVALENT, LEAST, WORSE
 
 FACTOR, DOCUMENTS = 16, 52

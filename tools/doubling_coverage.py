@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from answer_coverage import BOOKS, Population, alike, as_books
 
-from extrapolate.reports.family import family
+from extrapolate.reports.fdr import family
 from extrapolate.reports.sections.doubling import SHARE, doublings
 
 MODELS = [model for model in BOOKS if " + " not in model]

@@ -135,8 +135,8 @@ class RunLoop:
         if others:
             warn(
                 self.progress,
-                f"{others[0].given.path} is not the text that {join_names([job.run.path for job in others])} learned from: "
-                "nothing checks that none of its held-out documents is in both",
+                f"{others[0].given.path} is not the text that {join_names([job.run.path for job in others])} learned "
+                "from: nothing checks that none of its held-out documents is in both",
             )
         return jobs
 

@@ -126,7 +126,7 @@ def print_columns(columns: Sequence[Column], title: str) -> None:
         for row in zip(*(column.cells for column in block), strict=True):
             table.add_row(*(Text(fold(cell, width)) for cell, width in zip(row, widths, strict=True)))
         needed = _around(block) + sum(widths)
-        # A word that is longer than the width of the terminal is still escape_unprintable whole.
+        # A word that is longer than the width of the terminal is still shown whole.
         (target if needed <= target.width else _Stdout(width=needed)).print(table)
 
 

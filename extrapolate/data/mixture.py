@@ -66,7 +66,8 @@ class Mixture:
                 equals = ""
             if not equals:
                 raise UserError(
-                    f"'{specs.truncate(part.strip())}' is not a probe and its share: expected something like passkey=0.25"
+                    f"'{specs.truncate(part.strip())}' is not a probe and its share: expected something like "
+                    "passkey=0.25"
                 )
             probe = parse_probe(specs.unwrapped(name.strip()))
             if not 0 < share <= 1:

@@ -112,8 +112,8 @@ def evaluate(
         if settings.split == "validation" and fitted:
             told |= fitted
             say(
-                f"{run.path}: {join_names(sorted(fitted))}: fitted to the validation split, which is evaluated here too: "
-                "on other text the losses may be higher"
+                f"{run.path}: {join_names(sorted(fitted))}: fitted to the validation split, which is evaluated here "
+                "too: on other text the losses may be higher"
             )
         shared = common(run, loaded, checkpoint, precision, settings.split, store.corpus_hash)
         evaluation: _ProtocolEvaluation | None = None

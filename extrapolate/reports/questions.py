@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from extrapolate import results
-from extrapolate.reports.family import ERROR
+from extrapolate.reports.fdr import ERROR
 from extrapolate.reports.report_data import ReportData
 from extrapolate.results.columns import INT, REAL, TEXT, Group, Table, always
 from extrapolate.results.verdicts import EQUIVALENT, ORDERED, UNDECIDED

@@ -220,7 +220,8 @@ def _not_shown(evaluated: Evaluated, rows: Mapping[str, pd.DataFrame]) -> list[s
             warnings.append(f"{what}: left out runs whose losses are not shown: {join_names(sorted(runs))}")
         if other := {row["run"] for row in found if row["run"] in texts and not _is_of(row, texts[row["run"]])}:
             warnings.append(
-                f"{what}: left out what was found on another text or split than the losses': {join_names(sorted(other))}"
+                f"{what}: left out what was found on another text or split than the losses': "
+                f"{join_names(sorted(other))}"
             )
     return warnings
 

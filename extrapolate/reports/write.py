@@ -142,8 +142,8 @@ def check_replaceable(out: Path) -> None:
     ]
     if foreign:
         raise UserError(
-            f"{out} holds what no report wrote ({join_names(foreign)}), and a report replaces its folder as a whole: move "
-            "that away, or choose another `out`"
+            f"{out} holds what no report wrote ({join_names(foreign)}), and a report replaces its folder as a whole: "
+            "move that away, or choose another `out`"
         )
     names = [path.name for path in held]
     if names and PAGE not in names:

@@ -72,7 +72,7 @@ def last_checkpoints(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def disambiguate(rows: pd.DataFrame, several: Collection[str] | None = None) -> pd.DataFrame:
-    """The rows, with what differs in names that several models share, `RoPE, lr 0.01`; see `disambiguate_extensions`."""
+    """The rows, with what differs in names that several models share, `RoPE, lr 0.01`, and extensions."""
     named: list[str] = []
     for column in TOLD:
         shared = rows.groupby(["model", *named], dropna=False)["config_hash"].nunique() > 1

@@ -48,8 +48,8 @@ def on_own_seeds(
     warnings = [f"{what}: some seeds were not evaluated at every length ({'; '.join(fewer)}); {alike}"] if fewer else []
     if none:
         warnings.append(
-            f"{what}: no seed of {join_names(none)} was evaluated at every length, so its differences between lengths are "
-            f"also differences between seeds; {alike}"
+            f"{what}: no seed of {join_names(none)} was evaluated at every length, so its differences between lengths "
+            f"are also differences between seeds; {alike}"
         )
     if len(set(own.values())) > 1:
         having = "; ".join(f"{model}: {in_words(seeds)}" for model, seeds in own.items())

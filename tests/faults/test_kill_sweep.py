@@ -30,7 +30,14 @@ factors = [1, 4]
 extend = ["pi"]
 max_targets = 2048
 """
-MEASURED = ("evaluated_at", "tokens_per_s", "others", "training_taken", "peak_mib", "Evaluation ")  # how columns begin
+MEASURED = (
+    "evaluated_at",
+    "tokens_per_s",
+    "cpu_taken_share",
+    "training_taken",
+    "peak_mib",
+    "Evaluation ",
+)  # how columns begin
 
 
 def sweep(study: Path, out: Path) -> "subprocess.Popen[bytes]":

@@ -47,7 +47,7 @@ def same(found: list[tuple[str, int, float]], run: Path) -> None:
     wanted = {(name, row["step"]): value for row in rows for name, value in row.items() if name != "step"}
     assert sorted((name, step) for name, step, _ in found) == sorted(wanted)
     for name, step, value in found:
-        if name not in ("tokens_per_s", "others"):  # a step that is taken again takes another time
+        if name not in ("tokens_per_s", "cpu_taken_share"):  # a step that is taken again takes another time
             assert value == pytest.approx(wanted[name, step], rel=1e-6), (name, step)
     assert {"loss", "val_loss", "lr", "grad_norm", "tokens"} <= {name for name, *_ in found}
 
@@ -174,7 +174,7 @@ def test_trackio_has_each_point_once(store: Path, tmp_path: Path, monkeypatch: p
     kept = sqlite_storage.SQLiteStorage
     (record,) = kept.get_run_records("extrapolate")
     logs = kept.get_logs("extrapolate", record["name"])
-    names = {"loss", "val_loss", "lr", "grad_norm", "tokens", "tokens_per_s", "others"}
+    names = {"loss", "val_loss", "lr", "grad_norm", "tokens", "tokens_per_s", "cpu_taken_share"}
     same([(name, row["step"], row[name]) for row in logs for name in names & row.keys()], run.path)
     assert kept.get_run_config("extrapolate", record["name"])["training"]["seq_len"] == 16
 

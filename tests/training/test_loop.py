@@ -59,7 +59,7 @@ def test_a_run_learns_and_logs(store: Store, tmp_path: Path, config_of, logged) 
     steps, validations = logged(run, "loss"), logged(run, "val_loss")
     assert [row["step"] for row in steps] == list(range(1, 61))
     assert [row["tokens"] for row in steps] == [256 * n for n in range(1, 61)]
-    assert set(steps[0]) == {"step", "tokens", "loss", "lr", "grad_norm", "others", "tokens_per_s"}
+    assert set(steps[0]) == {"step", "tokens", "loss", "lr", "grad_norm", "cpu_taken_share", "tokens_per_s"}
     assert len(validations) == 10
     assert validations[-1]["step"] == 60
     assert validations[-1]["val_loss"] < validations[0]["val_loss"] < math.log(store.vocab_size)
@@ -89,7 +89,7 @@ def test_the_time_beside_other_programs_is_not_known_whatever_interrupted_it(
         train(TrainingJob(config, store, tmp_path / "run", save_every=256), report=stop)
     others = 0.0
     run = train(TrainingJob(config, store, tmp_path / "run"), resume=True)
-    shares = [row["others"] for row in logged(run, "loss")]
+    shares = [row["cpu_taken_share"] for row in logged(run, "loss")]
     assert shares[0] == pytest.approx(1 / 3)
     assert shares[-1] == 0.0
     assert run.training_taken() == pytest.approx(np.mean(shares))

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from extrapolate.evaluation.protocols.base import ISOLATES, isolates
-from extrapolate.reports.family import HOLDS, Family, about_these_runs, family, of_control, simultaneous
+from extrapolate.reports.fdr import HOLDS, Family, about_these_runs, family, of_control, simultaneous
 from extrapolate.reports.page import Details, Quotable, Text
 from extrapolate.reports.questions import QUESTIONS, answers
 from extrapolate.reports.report_data import ReportData

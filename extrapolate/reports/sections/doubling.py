@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow as pa
 
 from extrapolate.evaluation.protocols.base import isolates
-from extrapolate.reports.family import Family, at_false_discovery_rate, family
+from extrapolate.reports.fdr import Family, at_false_discovery_rate, family
 from extrapolate.reports.page import Heading, Table, Text
 from extrapolate.reports.report_data import ReportData
 from extrapolate.reports.sections.base import Part, Section, parquet, sections, suffix

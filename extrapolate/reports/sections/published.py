@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from extrapolate.evaluation.protocols.base import is_papers
-from extrapolate.reports.agreement import LEAST, LEAST_TIME, Pair, Value, pairs_of, summary
+from extrapolate.reports.order_agreement import LEAST, LEAST_TIME, Pair, Value, pairs_of, summary
 from extrapolate.reports.page import Block, Heading, Table, Text
 from extrapolate.reports.published import CELLS, FILE
 from extrapolate.reports.report_data import ReportData
