@@ -14,6 +14,7 @@ from extrapolate.reports.escaping import markdown, one_line, short
 from extrapolate.reports.fonts import GLYPH, collected
 from extrapolate.reports.page import Block, Switch
 
+LARGEST = 1.25  # times the size in a file
 WIDE = 3.2  # inches of a single panel, so that its letters are large enough on the page
 ABREAST = 2  # panels side by side; if there are more, the page shows one at a time
 SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
@@ -65,9 +66,11 @@ def drawn(chart: Chart) -> Markup:
             element.set(name, _DIGITS.sub(r"\1", element.attrib[name]))
     width = float(root.attrib.pop("width").removesuffix("pt"))
     del root.attrib["height"]
-    root.set("style", f"--width: {width:.0f}pt")
+    root.set("style", f"max-width: {LARGEST * width:.0f}pt")
     made = ElementTree.tostring(root, encoding="unicode")
-    return Markup(made.replace("#000000", "currentColor").replace(plots.DARK_GREY.lower(), "var(--soft)"))
+    for colour in ("#000000", plots.DARK_GREY.lower()):
+        made = made.replace(colour, "currentColor")
+    return Markup(made)
 
 
 def _explain(group: ElementTree.Element, one: Series) -> None:

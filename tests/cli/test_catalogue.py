@@ -42,7 +42,7 @@ def test_a_list_has_everything(cli, command, registry, monkeypatch):
             "Extensions that apply: ",
             ("dual-chunk", "lm-infinite"),
         ),
-        ("extensions", "yarn", "ramp pairs or loop pairs", "Applies to: ", ("fope", "p-rope")),
+        ("extensions", "yarn", "ramp pairs or turns pairs", "Applies to: ", ("fope", "p-rope")),
     ],
 )
 def test_one_is_shown_whole(cli, command, name, words, applies, some):

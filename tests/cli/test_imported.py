@@ -81,7 +81,7 @@ def test_rows_are_those_of_a_plain_loop_over_transformers(cli, llama, bpe_store,
                 tokens = torch.from_numpy(split.slice(first, first + length + 1).astype("int64"))[None]
                 with torch.inference_mode():
                     logits = model(input_ids=tokens[:, :-1]).logits[0].double()
-                losses.append(-logits.log_softmax(-1).load_tables(-1, tokens[0, 1:, None])[-group.scored :])
+                losses.append(-logits.log_softmax(-1).gather(-1, tokens[0, 1:, None])[-group.scored :])
         expected = torch.cat(losses)
         assert rows.loc[length, "n_targets"] == len(expected) == 512
         assert rows.loc[length, "loss"] == pytest.approx(expected.mean().item(), abs=1e-6)

@@ -299,7 +299,7 @@ def test_a_training_time_beside_other_programs_is_na_with_the_reason(cli, ckpt: 
     """In every place that shows it: of rope it is known, and of expe not."""
     for name, share in (("rope", 0.02), ("expe", 0.3)):
         file = ckpt / name / "metrics.parquet"
-        results.write_frame(file, results.read_frame(file).assign(others=share))
+        results.write_frame(file, results.read_frame(file).assign(cpu_taken_share=share))
     cli("eval-lengths", ckpt / "rope", ckpt / "expe", "--factors", "1,2", "--max-targets", 512).succeeded()
     rows = xt.rows(ckpt / "expe")
     assert rows["training_taken"].tolist() == pytest.approx([0.3] * len(rows))

@@ -52,7 +52,7 @@ def test_the_first_input_is_the_end_of_text_token_and_the_loss_is_that_of_the_te
                 with torch.no_grad():
                     scores = model(torch.tensor([tokens[:-1]]))[0].double().log_softmax(-1)
                 targets = torch.tensor(tokens[1:])
-                losses += (-scores.load_tables(-1, targets[:, None]))[-group.scored :, 0].tolist()
+                losses += (-scores.gather(-1, targets[:, None]))[-group.scored :, 0].tolist()
         assert mine.loc[factor, "loss"] == pytest.approx(np.mean(losses), abs=1e-5)
         assert mine.loc[factor, "n_targets"] == len(losses)
 

@@ -75,7 +75,7 @@ def masked(model: Any, ids: torch.Tensor, count: int) -> tuple[float, list[float
     with torch.no_grad():
         out = model(input_ids=ids[None], labels=labels[None])
     log_probabilities = out.logits[0, :-1].double().log_softmax(-1)
-    each = -log_probabilities.load_tables(-1, ids[1:, None])[:, 0][-count:]
+    each = -log_probabilities.gather(-1, ids[1:, None])[:, 0][-count:]
     assert out.loss.item() == pytest.approx(each.mean().item(), abs=1e-5)
     return out.loss.item(), each.tolist()
 
