@@ -21,8 +21,8 @@ def test_the_page_has_what_reports_say_of_their_tables(studies: ModuleType) -> N
     said = summary([Pair(*losses), Pair(*reversed(losses)), Pair(*times), Pair(*reversed(times))])
     report = (
         f"# Published tables\n\n## A table (arXiv 1)\n\n**{said}**\n\nTheirs: much. Ours: little, seeds 0, 1. A note.\n"
-        "\n## Another (a course)\n\n**The paper orders 5 rows by length. In ours: 3 the same way (2 \\*), 2 undecided.**"
-        "\n\nTheirs: more. Ours: none, seed 0.\n"
+        "\n## Another (a course)\n\n**The paper orders 5 rows by length. In ours: 3 the same way (2 \\*), 2 undecided."
+        "**\n\nTheirs: more. Ours: none, seed 0.\n"
     )
     page = "<!-- agreement -->\nold\n<!-- end of agreement -->\nkept\n<!-- trained --><!-- end of trained -->"
     filled = studies.filled(page, {"study": (report, "Trained here.")})
