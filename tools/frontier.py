@@ -202,7 +202,8 @@ def table(kept: Rows) -> pd.DataFrame:
     mean = own.groupby(["model", "factor"])["loss"].agg(strict_mean).unstack().sort_values(LONGEST)
     found = needles(kept.probes).groupby(["model", "seed", "factor"])["accuracy"].mean().unstack()
     columns = {f"{factor:g}x": mean[factor].map("{:.3f}".format, na_action="ignore") for factor in mean}
-    columns |= {f"Needle {factor}x": found[factor].groupby("model").apply(_shares) for factor in (1, LONGEST)}
+    columns["Needle 1x"] = found[1].groupby("model").mean().map("{:.2f}".format, na_action="ignore")
+    columns[f"Needle {LONGEST}x"] = found[LONGEST].groupby("model").apply(_shares)
     return pd.DataFrame(columns).loc[mean.index].fillna("n/a").rename_axis("Model").reset_index()
 
 
