@@ -7,39 +7,35 @@ import pandas as pd
 from extrapolate.names import AS_TRAINED
 from extrapolate.reports import published
 from extrapolate.reports.page import Table
+from extrapolate.statistics.comparison import comparable_rows, comparisons
 
 FOLDER = Path(__file__).parent / "results" / "expe-table-2-books"
-PAPER = "expe-table-2"
-LENGTHS = ("loss at 1x", "2x", "4x", "8x", "16x")
-EXTENDED = 28_016_640  # tokens: the last checkpoint at which every extension was evaluated
+PAPER = {row.name: row for row in published.published()["expe-table-2"].rows}
+FACTORS = (1, 2, 4)  # the paper's
 
 
-def _rows() -> pd.DataFrame:
-    return pd.read_parquet(FOLDER / "evals.parquet")
+def _last() -> pd.DataFrame:
+    """The rows after the most tokens that all models have."""
+    rows = pd.read_parquet(FOLDER / "evals.parquet")
+    return rows[(rows["extension"] == AS_TRAINED) & (rows["tokens"] == rows["tokens"].max())]
 
 
-def _table(heading: tuple[str, ...], rows: list[list[str]]) -> str:
-    return Table(pd.DataFrame(rows, columns=list(heading))).markdown()
-
-
-def _losses(rows: pd.DataFrame) -> list[str]:
-    return [f"{loss:.3f}" for loss in rows.sort_values("factor")["loss"]]
-
-
-def beside_the_paper() -> str:
-    """The paper's losses, and ours after the most tokens that all models have."""
-    rows = _rows()
-    last = rows[(rows["extension"] == AS_TRAINED) & (rows["tokens"] == rows["tokens"].max())]
+def losses() -> str:
+    """The paper's losses, and ours."""
+    ours = _last().pivot_table(index="encoding", columns="factor", values="loss")
     lines = []
-    for row in published.published()[PAPER].rows:
-        mine = last[last["encoding"] == row.encoding]
-        lines += [[row.name, "paper", *map(str, row.values), "", ""], ["", "ours", *_losses(mine)]]
-    return _table(("model", "", *LENGTHS), lines)
+    for name, row in PAPER.items():
+        lines += [[name, "paper", *map(str, row.values), "", ""]]
+        lines += [["", "ours", *ours.loc[row.encoding].map("{:.3f}".format)]]
+    return Table(pd.DataFrame(lines, columns=["model", "", "loss at 1x", "2x", "4x", "8x", "16x"])).markdown()
 
 
-def extended() -> str:
-    """Losses with what was applied at inference, the best at 16x first."""
-    rows = _rows()
-    rows = rows[rows["tokens"] == EXTENDED]
-    last = rows[rows["factor"] == rows["factor"].max()].sort_values("loss")
-    return _table(("model", *LENGTHS), [[model, *_losses(rows[rows["model"] == model])] for model in last["model"]])
+def agreement() -> str:
+    """The paper's differences at each of its lengths, and ours with their intervals."""
+    documents, _ = comparable_rows(_last(), pd.read_parquet(FOLDER / "eval_documents.parquet"), extensions=False)
+    lines: dict[str, dict[str, str]] = {}
+    for one in comparisons(documents[documents["factor"].isin(FACTORS)], controls=False):
+        here, at = lines.setdefault(f"{one.model} minus {one.other}", {}), FACTORS.index(int(one.factor))
+        here[f"{one.factor:g}x, paper"] = f"{PAPER[one.model].values[at] - PAPER[one.other].values[at]:+.2f}"
+        here[f"{one.factor:g}x, ours"] = "" if one.difference is None else one.difference.text()
+    return Table(pd.DataFrame(lines).T.rename_axis("loss").reset_index()).markdown()

@@ -30,8 +30,8 @@ PARTS = {  # what stands between two comments of a page that is otherwise writte
     ("python-api.md", "calls"): python_calls.table,
     ("results.md", "columns"): tables.columns,
     ("results.md", "json"): tables.json_keys,
-    ("results/expe-table-2.md", "beside the paper"): expe_table_2.beside_the_paper,
-    ("results/expe-table-2.md", "extended"): expe_table_2.extended,
+    ("results/expe-table-2.md", "losses"): expe_table_2.losses,
+    ("results/expe-table-2.md", "agreement"): expe_table_2.agreement,
     ("scaling.md", "gpu hours"): gpu_hours.table,
     ("setting-up.md", "settings"): settings.table,
 }

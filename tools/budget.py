@@ -13,8 +13,7 @@ from itertools import combinations, pairwise
 from pathlib import Path
 
 import pandas as pd
-from frontier import keep, unknown
-from frontier_tables import FIRST, KINDS, LONGEST, PROTOCOL, Rows, at, needles, rows
+from frontier import KINDS, LONGEST, PROTOCOL, Rows, keep, needles, rows, unknown
 from matplotlib.figure import Figure
 from studies import RESULTS
 
@@ -22,10 +21,11 @@ from extrapolate import files
 from extrapolate.reports.page import Table
 from extrapolate.reports.styles import COLOURS
 from extrapolate.results.verdicts import ORDERED
-from extrapolate.statistics.comparison import Comparison, of_pairs
+from extrapolate.statistics.comparison import Comparison, comparable_rows, of_pairs
 from extrapolate.statistics.sums import settings
 
 KEPT, PICTURE, NOTES = RESULTS / "budget", "studies/budget.png", Path(__file__).parent / "budget.md"
+FIRST = "RoPE"
 MODELS = (FIRST, "ExPE", "ALiBi", "NoPE", "KERPLE", "Stick-breaking")
 SHOWN = (4, LONGEST)  # factors
 LADDER = 3  # models at least, for a budget to count in the table of verdicts
@@ -107,7 +107,9 @@ def of_budget(every: Rows, millions: float) -> Rows:
 
 def compared(here: Rows) -> Iterator[Comparison]:
     """Every model against those before it in MODELS, at every factor shown."""
-    return of_pairs(settings(at(here, SHOWN)), [(other, one) for one, other in combinations(MODELS, 2)])
+    documents, _ = comparable_rows(here.losses, here.documents, extensions=False)
+    documents = documents[(documents["protocol"] == PROTOCOL) & documents["factor"].isin(SHOWN)]
+    return of_pairs(settings(documents), [(other, one) for one, other in combinations(MODELS, 2)])
 
 
 def between(found: list[Comparison], model: str, other: str, factor: float) -> Comparison | None:

@@ -1,44 +1,24 @@
-"""Makes docs/results/frontier.md, and the README's table, from the rows in docs/results/frontier/ and beside it.
+"""Makes docs/results/frontier.md, and the README's table, from the rows in docs/results/frontier/.
 
 The page also has the text in tools/frontier.md.
 
 python tools/frontier.py [KIND RUNS ...] first adds the rows of evaluated runs, or of folders of them. KIND is `models`
-for runs of examples/studies/frontier.toml, `extensions` for some of them evaluated with extensions, `novels` for all of
-them evaluated on other books, and `adamw`, `twice-as-long`, `twice-as-wide`, `rates` or `optimum` for runs at this
-scale of the study.
+for runs of examples/studies/frontier.toml, and otherwise one of KINDS: some of these runs evaluated with extensions or
+on other books, or runs at another scale of the study.
 """
 
 import re
 import shutil
 import sys
 import tempfile
-import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from frontier_tables import (
-    BESIDE,
-    FIRST,
-    KINDS,
-    LONGEST,
-    PROTOCOL,
-    TRAININGS,
-    Rows,
-    beside_first,
-    extended,
-    known_optimum,
-    learning_rates,
-    needles,
-    other_books,
-    ranked,
-    rows,
-    table,
-    trained_otherwise,
-)
 from studies import RESULTS
 
 import extrapolate as xt
@@ -47,67 +27,60 @@ from extrapolate.names import DOCUMENTS_TABLE, PROBES_TABLE, TEXT_TABLE
 from extrapolate.reports.load_tables import Part, load_tables
 from extrapolate.reports.page import Table
 from extrapolate.reports.sections.learning_rates import FILE, tables_of
-from extrapolate.reports.sections.overview import RANK
+from extrapolate.statistics.comparable import strict_mean
 from extrapolate.statistics.documents import as_frame
 from extrapolate.statistics.sums import clusters_of
 
+KINDS = {  # of rows, and where they are kept
+    "models": RESULTS / "frontier",
+    **{
+        kind: RESULTS / f"frontier-{kind}"
+        for kind in ("extensions", "novels", "adamw", "twice-as-long", "twice-as-wide", "rates", "optimum")
+    },
+}
 KEPT, PICTURE, README_PICTURE = KINDS["models"], "studies/frontier.png", "studies/frontier-ten.png"
+PROTOCOL, LONGEST = "fixed-target", 16
 NOTES = Path(__file__).parent / "frontier.md"
 README, FIRST_TABLE = RESULTS.parents[1] / "README.md", re.compile(r"^\| Model \|.*?\n\n", re.MULTILINE | re.DOTALL)
 IN_README = ("Stick-breaking", "FoX", "KERPLE", "RNoPE", "ALiBi", "FIRE", "NoPE", "T5", "ExPE", "RoPE")
 BEGINNING = """\
 # Every encoding on English books
 
-`python tools/frontier.py` generates this page from the kept results of the study
-[`examples/studies/frontier.toml`](../../examples/studies/frontier.toml), in `docs/results/frontier/` and beside it:
-{models} models of about {parameters} million parameters, {runs} runs in all, each trained on {tokens} tokens at a
-training length of L = {seq_len}. The text is long English books, of which {documents} are held out for testing; a
-quarter of the training windows ask for a [needle](../probes.md). All have the same sizes, the same
-[stack](../training.md) and the same learning rate; nothing was tuned for an encoding. Trained on {machine}, {dates},
-with commits {commits}. What each encoding costs is on [another page](cost.md).
+{models} models of about {parameters} million parameters, {runs} runs in all, each trained on {tokens} tokens of English
+books at a training length of L = {seq_len}. All have the same sizes, the same [recipe](../training.md) and the same
+learning rate; nothing was tuned for an encoding. A quarter of the training windows ask for a [needle](../probes.md),
+and {documents} books are held out for testing. Trained on {machine}, {dates}, with commits {commits}.
 
-**A million tokens are few, and the order still changes with more.** RoPE and ExPE were also trained on 12 million, with
-the first seed (AMD EPYC without AVX-512, 2026-11-28, commit 937b1c3baaef). On the same targets, RoPE's loss then rises
-from 3.648 at 1x to 4.616 at 4x and 4.874 at 16x, ExPE's from 3.688 to 3.738 and 4.045. In the table below, the two are
-too close to call at 16x; after twelve times the tokens ExPE is better there by 0.83 nats [0.78, 0.89], an interval over
-documents. Both then find fewer needles at 16x than here, 0.05 and 0.13. So this page says what a million tokens teach.
-The rows are in `docs/results/budget/`, and this trains ExPE:
+`python tools/frontier.py` generates this page from the rows in `docs/results/frontier/`. The first command makes their
+full report, with every interval, rank and curve. The next two put [your own encoding](../writing-an-encoding.md) beside
+them: for `examples/my_encoding.py:LogBias` that took 9 minutes on two cores (AMD EPYC with AVX-512, 2026-11-27, commit
+14127c0f). The last trains all {runs} runs again, which takes about five hours on such cores.
 
 ```sh
-extrapolate train --pe expe --seq-len 64 --data data/books --tokens 12000000 --probes needle=0.25 --precision fp32
-```
-
-Put [your own encoding](../writing-an-encoding.md) into the table: it is trained as the others were, with all three
-seeds, and reported with these rows. For `examples/my_encoding.py:LogBias` that took 9 minutes on two cores, tokenising
-included (AMD EPYC with AVX-512, 2026-11-27, commit 14127c0f), and an estimated 16 on an older one. The second command
-makes the report; the third trains all {runs} runs again, which takes about five hours on such cores.
-
-```sh
+extrapolate report docs/results/frontier --out report
 extrapolate sweep examples/studies/frontier.toml --pe my_file.py:MyEncoding
 extrapolate report docs/results/frontier sweeps/frontier-my_file-MyEncoding --out report
 extrapolate sweep examples/studies/frontier.toml
 ```
 """
-TABLE = """\
-Sorted by the loss at {longest}x. Losses are nats per token by `fixed-target`, which scores the same tokens
-after contexts of every length; means over the seeds. **Worst** is the highest loss of a seed at {longest}x.
-
-A **key token** ends a sequence of four tokens that also occurs more than L tokens back, and not within the last L. A
-model that copies from there predicts it ([protocols](../protocols.md)). The column is the loss of {key}
-such tokens at {longest}x, minus that at 1x, with its 95 % interval: below 0, the model gains from what lies beyond L.
-
-**Needle** is the share of needles found at 1x, 4x and {longest}x; at 4x and {longest}x, of those that lie more than L
-tokens before the question, {needles} per model and seed. Guessing finds 0.06. Parentheses hold the shares of the seeds
-with the fewest and the most.
-"""
-RANKS = f"""\
-Models are ranked by their mean loss at each length; 1 is the lowest. {RANK} A bracket is stricter than the bold \
-sentences at the top of the page: it holds for all comparisons of its model at once.
-"""
 PICTURED = """\
 Lines are means over seeds, and the thin coloured ones are single seeds. Named are the models with the lowest losses at
 16x, and RoPE; the grey lines are the others. The best control is the lowest loss of any model at 1x.
 """
+TABLE = """\
+Losses are nats per token by `fixed-target` ([protocols](../protocols.md)), which scores the same tokens after contexts
+of every length; means over three seeds, the lowest at {longest}x first. **Needle** is the share of needles found at 1x
+and {longest}x; at {longest}x, of those that lie more than L tokens before the question, {needles} per model and seed.
+Guessing finds 0.06. Parentheses hold the seeds with the fewest and the most.
+"""
+
+
+class Rows(NamedTuple):
+    """Of all runs: losses by length, probes, and losses by document."""
+
+    losses: pd.DataFrame
+    probes: pd.DataFrame
+    documents: pd.DataFrame
 
 
 def main(kind: str = "models", *runs: str) -> None:
@@ -120,11 +93,16 @@ def main(kind: str = "models", *runs: str) -> None:
         xt.report(few(work / "few"), work / "report-few")
         for name, picture in (("report", PICTURE), ("report-few", README_PICTURE)):
             shutil.copyfile(work / name / f"loss_by_ev.{PROTOCOL}.png", RESULTS / picture)
-    notes, more = NOTES.read_text(encoding="utf-8").strip(), beside(rows(KEPT).losses)
-    files.write_text(RESULTS / "frontier.md", page(rows(KEPT), answer, notes, more))
+    files.write_text(RESULTS / "frontier.md", page(rows(KEPT), answer, NOTES.read_text(encoding="utf-8")))
     readme = README.read_text(encoding="utf-8")
     new = Table(in_readme(table(rows(KEPT)))).markdown().strip() + "\n\n"
     files.write_text(README, FIRST_TABLE.sub(lambda _: new, readme, count=1))
+
+
+def rows(kept: Path) -> Rows:
+    """All that is kept there."""
+    found = {path.stem: pd.read_parquet(path) for path in kept.glob("*.parquet")}
+    return Rows(found["evals"], found.get("probes", pd.DataFrame()), found["eval_documents"])
 
 
 def unknown(kept: Path, runs: Iterable[Path]) -> list[Path]:
@@ -182,18 +160,18 @@ def few(folder: Path) -> Path:
     return folder
 
 
-def page(kept: Rows, answer: str, notes: str, more: Sequence[str]) -> str:
-    """The page, from the kept rows, the report's answer, the text written by hand, and other parts."""
+def page(kept: Rows, answer: str, notes: str) -> str:
+    """The page, from the kept rows, the report's answer, and the text written by hand."""
+    asked = int(needles(kept.probes).query("factor == @LONGEST").groupby("run")["n_answers"].sum().max())
     parts = [
         beginning(kept.losses),
         f"**{answer}**",
         notes,
-        "## The table",
-        explained(kept),
-        linked(kept),
+        "## Loss by length",
         f"![Loss against length]({PICTURE})",
         PICTURED,
-        *more,
+        TABLE.format(longest=LONGEST, needles=asked),
+        linked(kept),
     ]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
@@ -218,12 +196,25 @@ def beginning(losses: pd.DataFrame) -> str:
     )
 
 
-def explained(kept: Rows) -> str:
-    """What the table's columns are."""
-    losses = kept.losses
-    asked = int(needles(kept.probes).query("factor == @LONGEST").groupby("run")["n_answers"].sum().max())
-    key = int(losses.loc[(losses["factor"] == LONGEST) & (losses["protocol"] == PROTOCOL), "n_key"].max())
-    return TABLE.format(longest=LONGEST, needles=asked, key=key)
+def table(kept: Rows) -> pd.DataFrame:
+    """A row for each model, the lowest loss at the greatest length first."""
+    own = kept.losses[kept.losses["protocol"] == PROTOCOL]
+    mean = own.groupby(["model", "factor"])["loss"].agg(strict_mean).unstack().sort_values(LONGEST)
+    found = needles(kept.probes).groupby(["model", "seed", "factor"])["accuracy"].mean().unstack()
+    columns = {f"{factor:g}x": mean[factor].map("{:.3f}".format, na_action="ignore") for factor in mean}
+    columns["Needle 1x"] = found[1].groupby("model").mean().map("{:.2f}".format, na_action="ignore")
+    columns[f"Needle {LONGEST}x"] = found[LONGEST].groupby("model").apply(_shares)
+    return pd.DataFrame(columns).loc[mean.index].fillna("n/a").rename_axis("Model").reset_index()
+
+
+def _shares(of_seeds: pd.Series) -> str:
+    mean, least, most = (f"{share:.2f}" for share in (of_seeds.mean(), of_seeds.min(), of_seeds.max()))
+    return "n/a" if of_seeds.isna().any() else mean if least == most else f"{mean} ({least} to {most})"
+
+
+def needles(probes: pd.DataFrame) -> pd.DataFrame:
+    """The rows of needles at L, and of those out of reach for a model that sees the last L tokens alone."""
+    return probes[(probes["factor"] == 1) | (probes["depth"] < 1)]
 
 
 def linked(kept: Rows) -> str:
@@ -234,29 +225,10 @@ def linked(kept: Rows) -> str:
     return found
 
 
-def beside(losses: pd.DataFrame) -> list[str]:
-    """The parts of the page about differences, about the same models under other conditions, and about ranks."""
-    rates = KINDS["rates"]
-    return [
-        "## Differences",
-        BESIDE.format(first=FIRST, longest=LONGEST),
-        Table(beside_first(rows(KEPT))).markdown(),
-        *extended(KINDS["extensions"]),
-        *other_books(losses, rows(KINDS["novels"]).losses),
-        *trained_otherwise(rows(KEPT), {scale: rows(KINDS[scale]) for scale in TRAININGS if KINDS[scale].exists()}),
-        *learning_rates(rows(KEPT), rows(rates), pd.read_parquet(rates / FILE)),
-        *known_optimum(rows(KINDS["optimum"]).losses),
-        "## Ranks",
-        textwrap.fill(RANKS, 120),
-        Table(ranked(rows(KEPT))).markdown(),
-    ]
-
-
 def in_readme(shown: pd.DataFrame) -> pd.DataFrame:
-    """The rows and columns of the page's table that the README has."""
+    """The rows of the page's table that the README has, without the shares of single seeds."""
     few = shown[shown["Model"].isin(IN_README)]
-    few = few.replace({column: {r" \(.*": ""} for column in few if column.startswith("Needle")}, regex=True)
-    return few[["Model", "1x", "2x", "4x", "8x", "16x", "Needle 1x", "Needle 16x"]]
+    return few.replace({column: {r" \(.*": ""} for column in few if column.startswith("Needle")}, regex=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A short form of the table in docs/results/coverage.md: what is far apart is found, and nothing else."""
+"""A short form of the table in docs/results/measurements.md: what is far apart is found, and nothing else."""
 
 from collections.abc import Callable
 from dataclasses import replace

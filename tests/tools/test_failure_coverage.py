@@ -1,4 +1,4 @@
-"""A short form of the last table of docs/results/coverage.md: false failures, and a step that is there."""
+"""A short form of the table of failure lengths in docs/results/measurements.md: false ones, a step that is there."""
 
 from collections.abc import Callable
 from types import ModuleType

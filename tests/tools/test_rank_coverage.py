@@ -1,4 +1,4 @@
-"""A short form of the table in docs/results/ranks.md: how often intervals of ranks hold the true rank."""
+"""A short form of the table in docs/results/measurements.md: how often intervals of ranks hold the true rank."""
 
 from collections.abc import Callable
 from types import ModuleType

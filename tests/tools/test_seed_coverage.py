@@ -1,4 +1,4 @@
-"""A short form of the table in docs/results/coverage.md: coverage over seeds and documents."""
+"""A short form of the table in docs/results/measurements.md: coverage over seeds and documents."""
 
 from collections.abc import Callable
 from types import ModuleType

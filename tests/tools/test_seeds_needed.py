@@ -1,4 +1,4 @@
-"""A short form of the table in docs/results/coverage.md: the number of seeds that a comparison advises."""
+"""A short form of the table in docs/results/measurements.md: the number of seeds that a comparison advises."""
 
 from collections.abc import Callable
 from types import ModuleType
