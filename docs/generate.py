@@ -20,12 +20,13 @@ from extrapolate.reports.protocol_picture import svg
 
 DOCS = Path(__file__).parent
 PARTS = {  # what stands between two comments of a page that is otherwise written by hand
-    ("data.md", "data"): listed.data,
+    ("data.md", "sources"): listed.source_sections,
     ("encodings.md", "contents"): listed.encoding_contents,
     ("encodings.md", "encodings"): lambda: looks.with_notes(listed.encoding_sections()),
     ("extensions.md", "contents"): listed.extension_contents,
     ("extensions.md", "extensions"): listed.extension_sections,
     ("inspection.md", "measurements"): listed.measurement_sections,
+    ("probes.md", "probes"): listed.probe_sections,
     ("protocols.md", "protocols"): listed.protocol_rows,
     ("python-api.md", "calls"): python_calls.table,
     ("results.md", "columns"): tables.columns,
@@ -34,6 +35,7 @@ PARTS = {  # what stands between two comments of a page that is otherwise writte
     ("results/expe-table-2.md", "agreement"): expe_table_2.agreement,
     ("scaling.md", "gpu hours"): gpu_hours.table,
     ("setting-up.md", "settings"): settings.table,
+    ("synthetic.md", "processes"): listed.process_sections,
 }
 
 

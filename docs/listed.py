@@ -32,10 +32,16 @@ def encoding_contents() -> str:
 def encoding_sections() -> str:
     """A section for every encoding."""
     lines = []
-    for entry in encoding_entries():
-        lines += section(entry, f"{entry.display} · {entry.group} · {entry.source}")
+    entries = encoding_entries()
+    listing: dict[tuple[str, ...], str] = {}  # the section that lists these extensions; the others link to it
+    for entry in sorted(entries, key=lambda entry: entry.name != "rope"):
+        listing.setdefault(tuple(entry.applies), entry.name)
+    for entry in entries:
+        lines += section(entry, f"{entry.display} · {entry.group}")
+        home = listing[tuple(entry.applies)]
+        as_there = home != entry.name and len(entry.applies) > 3
         lines += [
-            f"Extensions that apply: {in_words(entry.applies)}.",
+            f"Extensions that apply: {f'as for [`{home}`](#{home})' if as_there else in_words(entry.applies)}.",
             "",
             f"![What {entry.display} makes of positions](encodings/{entry.name}.png)",
             "",
@@ -60,30 +66,36 @@ def extension_sections() -> str:
     """A section for every extension."""
     lines = []
     for entry in extension_entries():
-        lines += section(entry, f"{entry.display} · changes {entry.group} · {entry.source}")
+        lines += section(entry, f"{entry.display} · changes {entry.group}")
     return joined(lines)
 
 
-def data() -> str:
-    """A table of sources, processes and probes, and a section for each."""
-    named = [entry_of(name, sources[name], "source") for name in sources.names()]
-    paths = entry_of("path", LocalFiles, "source")
-    drawn = [entry_of(name, processes[name], "synthetic text") for name in processes.names()]
-    asked = [entry_of(name, probes[name], "probe") for name in probes.names()]
-    lines = [contents([*named, paths, *drawn, *asked], "kind", "what there is"), ""]
-    for entry in named:
-        lines += section(entry, f"`{form(entry.name)}` · source")
-    lines += section(paths, "a file, a folder or a glob · source")
+def source_sections() -> str:
+    """A section for every source, with the kinds of local files."""
+    lines = []
+    for name in sources.names():
+        lines += section(entry_of(name, sources[name], "source"), f"`{form(name)}`", "###")
+    lines += section(entry_of("path", LocalFiles, "source"), "a file, a folder or a glob", "###")
     lines += ["| file | documents |", "|---|---|"]
     lines += [f"| `{suffix}` | {entry_of(suffix, kinds[suffix], '').summary} |" for suffix in kinds.names()]
-    lines.append("")
-    for entry in drawn:
-        lines += section(entry, f"`{PREFIX}{entry.name}` · synthetic text")
-    for entry in asked:
-        probe = parse_probe(entry.name)
+    return joined(lines)
+
+
+def process_sections() -> str:
+    """A section for every random process with a known optimum."""
+    entries = [entry_of(name, processes[name], "synthetic text") for name in processes.names()]
+    return joined([line for entry in entries for line in section(entry, f"`{PREFIX}{entry.name}`", "###")])
+
+
+def probe_sections() -> str:
+    """A section for every probe."""
+    lines = []
+    for name in probes.names():
+        entry, probe = entry_of(name, probes[name], "probe"), parse_probe(name)
         counted = "all answers of a window must be right" if probe.whole else "every answer counts by itself"
         each = "" if probe.chance_at(64) == probe.chance else " for each answer"
-        lines += section(entry, f"probe · {counted} · chance {probe.chance:.3g}{each} · {probe.source}")
+        source = "" if probe.source in entry.text else f" · {probe.source}"
+        lines += section(entry, f"{counted} · chance {probe.chance:.3g}{each}{source}", "###")
     return joined(lines)
 
 
@@ -121,9 +133,9 @@ def contents(entries: list[Entry], group: str, what: str) -> str:
     return joined(lines)
 
 
-def section(entry: Entry, heading: str) -> list[str]:
+def section(entry: Entry, heading: str, level: str = "##") -> list[str]:
     """The lines of an entry's section in Markdown: its name, the heading in bold, its text and its arguments."""
-    lines = [f"## {entry.name}", "", f"**{heading}**", "", *_paragraphs(entry.text), ""]
+    lines = [f"{level} {entry.name}", "", f"**{heading}**", "", *_paragraphs(entry.text), ""]
     if entry.arguments:
         defaults = ", ".join(f"{a.name}={a.default}" for a in entry.arguments)
         lines += [f"**Defaults:** `{defaults}`", ""]

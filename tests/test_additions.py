@@ -226,14 +226,14 @@ def test_a_probe(folder, found, report) -> None:
     assert found["mixture"] == "twice=0.5"
     assert found["tokens"] == [3, 33]
     assert found["answers"] == [31, 32]
-    assert "\n## twice\n" in page(folder, "data.md")
+    assert "\n### twice\n" in page(folder, "probes.md")
     assert re.search(r"^## .*twice$", report, re.MULTILINE)
 
 
 def test_a_source(folder, found) -> None:
     assert found["numbers"] == 30
     assert "not hf:NAME, numbers:COUNT, stdlib, synthetic:NAME, a file" in found["refused"][2]
-    assert "**`numbers:COUNT` · source**" in page(folder, "data.md")
+    assert "**`numbers:COUNT`**" in page(folder, "data.md")
 
 
 def test_a_kind_of_file(folder, found) -> None:
@@ -244,7 +244,7 @@ def test_a_kind_of_file(folder, found) -> None:
 def test_a_process(folder, found) -> None:
     assert found["optimum"] == [[pytest.approx(3.68888, abs=1e-5)] * 4]
     assert "expected one of synthetic:coin, synthetic:echo, synthetic:markov" in found["refused"][3]
-    assert "**`synthetic:coin` · synthetic text**" in page(folder, "data.md")
+    assert "**`synthetic:coin`**" in page(folder, "synthetic.md")
 
 
 def test_a_section_of_the_report(folder, found, report) -> None:

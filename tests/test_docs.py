@@ -12,7 +12,6 @@ import torch
 
 import extrapolate as xt
 from extrapolate import specs
-from extrapolate.data.probes import base as probes
 from extrapolate.encodings.base import Dims, encodings
 from extrapolate.encodings.plan import PLAIN
 from extrapolate.evaluation.protocols.base import protocols
@@ -36,7 +35,7 @@ def test_pages_and_pictures_made_from_code_are_current(tmp_path: Path) -> None:
     subprocess.run([sys.executable, ROOT / "docs" / "generate.py", tmp_path], check=True)
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     made = {path.relative_to(tmp_path).as_posix(): path.read_text(encoding="utf-8") for path in files}
-    pages = {"data.md", "encodings.md", "extensions.md", "protocols.md", "results.md"}
+    pages = {"data.md", "encodings.md", "extensions.md", "probes.md", "protocols.md", "results.md", "synthetic.md"}
     assert made.keys() >= {*pages, "inspection.md", "python-api.md", "scaling.md"}
     for name, text in made.items():
         assert page(name) == text, f"docs/{name} is not what the code says: run `make docs`"
@@ -85,7 +84,7 @@ def test_links_between_pages_lead_somewhere() -> None:
 
 def test_an_encoding_of_ones_own_takes_under_thirty_lines() -> None:
     code = re.findall(r"^```python\n(.*?)^```", page("writing-an-encoding.md"), re.MULTILINE | re.DOTALL)
-    names = ("encoding", "rotary", "gate", "turn", "weights", "schedule", "state", "extension")
+    names = ("encoding", "rotary", "gate", "extension")
     assert code == [(ROOT / f"examples/my_{name}.py").read_text(encoding="utf-8") for name in names]
     lines = [len(text.splitlines()) for text in code]
     assert max(lines[:1] + lines[2:]) < 30
@@ -187,25 +186,10 @@ def test_the_frontier_study_names_encodings_and_arguments_that_there_are() -> No
         layer_encodings(spec.name, spec.arguments, DIMS)
 
 
-def test_the_page_of_probes_has_them_with_their_defaults_and_sources() -> None:
-    text = page("probes.md")
-    table = text.partition("| probe | in the window")[2].partition("\n\n")[0]
-    rows = re.findall(r"^\| `([^`]*)` \|.*\| ([^|]*) \|$", table, re.MULTILINE)
-    assert len(rows) >= 4
-    for spec, chance in rows:
-        probe = probes.parse_probe(spec)
-        assert probe == probes.parse_probe(probe.name)
-        assert (probe.chance_at(64) != probe.chance) == chance.endswith(" for each answer")
-        each, _, power = chance.removesuffix(" for each answer").partition(" = ")[0].partition("^")
-        assert each == f"1/{probe.symbols}"
-        assert probe.chance == pytest.approx((1 / probe.symbols) ** int(power or 1))
-        assert probe.source.startswith("github") or probe.source in text
-
-
 def test_the_commands_of_the_page_of_probes_run(run_commands, tiny, tmp_path) -> None:
     few = ["--factors", "1,2", "--probe-trials", "2"]
-    before, _, rest = page("probes.md").partition("### Recall of K pairs")
-    pairs, _, after = rest.partition("Sources:")
+    before, _, rest = page("probes.md").partition("## Recall of K pairs")
+    pairs, _, after = rest.partition("## The probes")
     run_commands(before + after + page("results/probes.md"), 3, train=[*tiny, "--seq-len", "32"], eval_lengths=few)
     few = ["--probe-trials", "1"]  # of lengths that hold the pairs, and in a vocabulary of 300
     run_commands(pairs.replace("=256", "=96"), 3, train=[*tiny, "--seq-len", "64"], eval_lengths=few)
