@@ -5,8 +5,8 @@ from collections.abc import Callable
 from types import ModuleType
 
 import pytest
-from extrapolate.reports.agreement import Pair, Value, summary
 
+from extrapolate.reports.order_agreement import Pair, Value, summary
 from extrapolate.studies.study import read_study
 
 
