@@ -1,12 +1,13 @@
 """Whether our numbers order models, and lengths, as a published table does."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal
 
 from extrapolate.results.verdicts import BETTER, EQUIVALENT, UNDECIDED, WORSE, Verdict
-from extrapolate.statistics.comparison import MARK, Comparison
+from extrapolate.statistics.comparison import Comparison
 
 # The least difference of an ordered pair, in the table's units. Papers give no intervals, and most print two decimals.
 LEAST = 0.02
@@ -46,48 +47,11 @@ class Pair:
     compared: Comparison | None = None
 
     @property
-    def by_length(self) -> bool:
-        """Whether it is one model at two lengths."""
-        return self.lower.row == self.higher.row
-
-    @property
-    def better(self) -> bool:
-        """Whether the paper's model gets better with length."""
-        return (self.lower.factor or 0.0) > (self.higher.factor or 0.0)
-
-    @property
-    def where(self) -> str:
-        """The column, or the columns of both lengths."""
-        if not self.by_length:
-            return self.lower.column
-        first, last = (self.higher, self.lower) if self.better else (self.lower, self.higher)
-        return f"{first.column} to {last.column}"
-
-    @property
-    def text(self) -> str:
-        """What the paper says: `ExPE below RoPE`, or `ExPE better` (with length)."""
-        if not self.by_length:
-            return f"{self.lower.row} below {self.higher.row}"
-        return f"{self.lower.row} {'better' if self.better else 'worse'}"
-
-    @property
-    def one_run(self) -> bool:
-        """Whether the order is only that of one run: one of our models has one seed, or the quantity is a time."""
-        return self.lower.quantity == "time" or (self.compared is not None and self.compared.one_run)
-
-    @property
-    def published(self) -> float:
-        """The difference in the paper, in its units: the lower number minus the other."""
-        return self.lower.published - self.higher.published
-
-    @property
-    def difference(self) -> float | None:
-        """Our difference: nats for losses and perplexities, a ratio for times; None if one is missing."""
-        if self.lower.ours is None or self.higher.ours is None:
-            return None
+    def kind(self) -> str:
+        """What is compared, in words."""
         if self.lower.quantity == "time":
-            return self.lower.ours - self.higher.ours
-        return None if self.compared is None or self.compared.difference is None else self.compared.difference.mean
+            return "pairs of times"
+        return "rows by length" if self.lower.row == self.higher.row else "pairs of rows"
 
     @property
     def order(self) -> Order:
@@ -97,16 +61,11 @@ class Pair:
         """
         if self.lower.ours is None or self.higher.ours is None:
             return "missing"
-        if self.lower.quantity == "time" and self.difference is not None:
-            return UNDECIDED if abs(self.difference) < LEAST_TIME else "same" if self.difference < 0 else "reversed"
-        word = None if self.compared is None else replace(self.compared, corrected=None).word
+        if self.lower.quantity == "time":
+            difference = self.lower.ours - self.higher.ours
+            return UNDECIDED if abs(difference) < LEAST_TIME else "same" if difference < 0 else "reversed"
         orders: dict[Verdict | None, Order] = {BETTER: "same", WORSE: "reversed", EQUIVALENT: EQUIVALENT}
-        return orders.get(word, UNDECIDED)
-
-    @property
-    def sure(self) -> bool:
-        """Whether our order remains after the correction for the number of differences."""
-        return self.compared is not None and self.compared.sure()
+        return orders.get(None if self.compared is None else self.compared.word, UNDECIDED)
 
 
 def pairs_of(values: Sequence[Value], compare: Compare) -> list[Pair]:
@@ -138,19 +97,12 @@ def _ordered(values: Sequence[Value]) -> list[tuple[Value, Value]]:
 
 def summary(pairs: Sequence[Pair]) -> str:
     """How many pairs agree, counted separately for rows, for lengths, and for times."""
-    kinds: dict[str, list[Pair]] = {"pairs of rows": [], "rows by length": [], "pairs of times": []}
-    for pair in pairs:
-        of_losses = "rows by length" if pair.by_length else "pairs of rows"
-        kinds["pairs of times" if pair.lower.quantity == "time" else of_losses].append(pair)
     said = []
-    for kind, of_kind in kinds.items():
-        counts = []
-        for order, words in _COUNTED.items():
-            if mine := [pair for pair in of_kind if pair.order == order]:
-                sure = sum(pair.sure for pair in mine)
-                counts.append(f"{len(mine)} {words}{f' ({sure} {MARK})' if sure else ''}")
+    for kind in ("pairs of rows", "rows by length", "pairs of times"):
+        orders = Counter(pair.order for pair in pairs if pair.kind == kind)
+        counts = [f"{orders[order]} {words}" for order, words in _COUNTED.items() if orders[order]]
         if counts:
-            said.append(f"The paper orders {len(of_kind)} {kind}. In ours: {', '.join(counts)}.")
+            said.append(f"The paper orders {orders.total()} {kind}. In ours: {', '.join(counts)}.")
     return " ".join(said) or "The paper's numbers are too close to each other to be ordered."
 
 

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -10,7 +9,7 @@ import pandas as pd
 
 from extrapolate.evaluation.protocols.base import is_papers
 from extrapolate.reports.order_agreement import LEAST, LEAST_TIME, Pair, Value, pairs_of, summary
-from extrapolate.reports.page import Block, Heading, Table, Text
+from extrapolate.reports.page import Block, Details, Heading, Table, Text
 from extrapolate.reports.published import CELLS, FILE
 from extrapolate.reports.report_data import ReportData
 from extrapolate.reports.sections.base import Part, Section, parquet, sections
@@ -41,39 +40,11 @@ PUBLISHED = Described(
         Column("ours", REAL, "", False, "The study's number, the mean over seeds.", "it was not measured"),
     ),
 )  # fmt: skip
-PUBLISHED_PAIRS = Described(
-    "published_pairs", "`published_pairs.parquet` of the same report", "pair of numbers that the paper orders",
-    plain(
-        _TABLE,
-        Column("where", TEXT, meaning="Their column, or the columns of both lengths."),
-        Column("lower", TEXT, meaning="The row of the number that is lower in the paper."),
-        Column("higher", TEXT, meaning="The row of the other; the same row if two lengths are compared."),
-        Column("published", REAL, meaning="The lower number minus the other."),
-        Column(
-            "ours", REAL, "", False, "The same difference in the study: of losses in nats, even if the paper "
-            "has perplexities, or of ratios of times.", "one of the two is missing",
-        ),
-        Column("low", REAL, "nats", False, "The lower end of its 95 % interval.", "it is a time or has no interval"),
-        Column("high", REAL, "nats", False, "The upper end of the same interval.", "`low` is empty"),
-        Column(
-            "order", TEXT, meaning="The order in the study: `same` as in the paper, `reversed`, `equivalent` if the "
-            f"whole interval is below {verdicts.LEAST:g} nats, `undecided` or `missing`.",
-        ),
-        Column(
-            "sure", TEXT, meaning="Whether the order holds after Holm's correction for all differences in the "
-            "table: `yes` or `no`.",
-        ),
-    ),
-)  # fmt: skip
-
 RULE = """\
 The paper gives no intervals: a pair counts as ordered there if its numbers differ by {:g} or more, in the units of
-the table."""
-RULE_OF_LOSSES = """ \
-Ours are ordered if the difference in loss is at least {:g} nats and its 95 % interval excludes zero. They are
+the table. Ours are ordered if the difference in loss is at least {:g} nats and its 95 % interval excludes zero,
 equivalent if the whole interval is closer to zero than that, and otherwise undecided. Each interval is taken by itself:
-among pairs without a difference, about one in 20 is ordered by chance. {} marks an order that remains after Holm's
-correction for the number of differences in this table, {}. {}"""
+among pairs without a difference, about one in 20 is ordered by chance. `compare` has the differences."""
 RULE_OF_TIMES = " Times are ordered if their ratios differ by {:g} or more."
 ONE_SEED = " If a model has one seed, an order is that of this run: another seed may give another."
 SEVERAL = "Several of our models fit one row, so none of them stands beside it: {}."
@@ -88,8 +59,8 @@ class Published(Section):
 
     chapter = "Published tables"
     place = 25
-    files = ("published.parquet", "published_pairs.parquet")
-    tables = (PUBLISHED_CELLS, PUBLISHED, PUBLISHED_PAIRS)
+    files = ("published.parquet",)
+    tables = (PUBLISHED_CELLS, PUBLISHED)
 
     @staticmethod
     def subjects(data: ReportData) -> Sequence[str]:
@@ -100,7 +71,7 @@ class Published(Section):
         rows = _of_papers_protocol(pd.concat(data.rows.values()))
         documents = _of_papers_protocol(data.documents)
         blocks: list[Block] = []
-        numbers, differences = [], []
+        numbers = []
         for (_, name), cells in data.of_studies(FILE, CELLS).groupby(["study", "table"], sort=False):
             values = _values(cells, rows)
             pairs = pairs_of(values, partial(_compared, documents))
@@ -108,14 +79,7 @@ class Published(Section):
             used = rows.merge(repeating, on=["run", "extension"])
             blocks += _blocks(cells.iloc[0], values, pairs, used)
             numbers += [vars(value) | {"table": str(name)} for value in values]
-            differences += [_difference(str(name), pair) for pair in pairs]
-        return Part(
-            blocks,
-            {
-                "published.parquet": parquet(_frame(PUBLISHED, numbers)),
-                "published_pairs.parquet": parquet(_frame(PUBLISHED_PAIRS, differences)),
-            },
-        )
+        return Part(blocks, {"published.parquet": parquet(_frame(PUBLISHED, numbers))})
 
 
 def _of_papers_protocol(rows: pd.DataFrame) -> pd.DataFrame:
@@ -154,11 +118,8 @@ def _values(cells: pd.DataFrame, rows: pd.DataFrame) -> list[Value]:
 def _compared(
     documents: pd.DataFrame, wanted: Sequence[tuple[Value, Value]]
 ) -> Mapping[tuple[Value, Value], Comparison]:
-    """The losses of the first of each pair minus those of the second, corrected for the number of comparisons.
-
-    At a smaller scale, several rows of a table can be repeated by one model; equal comparisons count once.
-    """
-    found: dict[tuple[object, ...], Comparison] = {}
+    """The losses of the first of each pair minus those of the second."""
+    found: dict[tuple[Value, Value], Comparison] = {}
     for pair in wanted:
         sides = [
             documents[(documents["model"] == value.model) & (documents["factor"] == value.factor)] for value in pair
@@ -166,28 +127,14 @@ def _compared(
         # Both sides get new names and one factor, since they can be one model at two lengths.
         both = pd.concat([mine.assign(model=str(side), factor=0.0) for side, mine in enumerate(sides)])
         for one in comparison.comparisons(both, controls=False):
-            found[_key(pair)] = one
-    once = {frozenset(key): one for key, one in found.items()}  # a difference counts once, whatever its sign
-    corrected = dict(zip(once, comparison.corrected(list(once.values()), "holm"), strict=True))
-    return {
-        pair: replace(found[key], corrected=corrected[frozenset(key)].corrected)
-        for pair in wanted
-        if (key := _key(pair)) in found
-    }
-
-
-def _key(pair: tuple[Value, Value]) -> tuple[object, ...]:
-    return tuple((value.model, value.factor) for value in pair)
+            found[pair] = one
+    return found
 
 
 def _blocks(about: pd.Series, values: Sequence[Value], pairs: Sequence[Pair], used: pd.DataFrame) -> list[Block]:
     title = about["title"]
     compared = [pair.compared for pair in pairs if pair.compared is not None]
-    rule = RULE.format(LEAST)
-    if compared:
-        count = len({frozenset(_key((pair.lower, pair.higher))) for pair in pairs if pair.compared is not None})
-        rule += RULE_OF_LOSSES.format(compared[0].least, comparison.MARK, count, comparison.resampled(compared))
-    rule += ONE_SEED if any(one.one_run for one in compared) else ""
+    rule = RULE.format(LEAST, verdicts.LEAST) + (ONE_SEED if any(one.one_run for one in compared) else "")
     times = [value.ours for value in values if value.quantity == "time"]
     rule += RULE_OF_TIMES.format(LEAST_TIME) if times else ""
     several = [str(row) for row, mine in used.groupby("row", sort=False) if mine["model"].nunique() > 1]
@@ -198,7 +145,7 @@ def _blocks(about: pd.Series, values: Sequence[Value], pairs: Sequence[Pair], us
         Table(_side_by_side(values), f"{title}, the paper's numbers and ours"),
         *([Text(SEVERAL.format(", ".join(several)), strong=True)] if several else []),
         *([Text(NO_TIMES)] if times and not any(time is not None for time in times) else []),
-        *([Table(_differences(pairs)), Text(rule)] if pairs else []),
+        *([Details([Text(rule, code=True)])] if pairs else []),
     ]
 
 
@@ -231,32 +178,6 @@ def _side_by_side(values: Sequence[Value]) -> pd.DataFrame:
         for whose, name, text in (("paper", value.row, str(value.published)), ("ours", "", ours)):
             lines.setdefault((value.row, whose), {"Row": name, "": whose})[value.column] = text
     return pd.DataFrame(lines.values())
-
-
-def _differences(pairs: Sequence[Pair]) -> pd.DataFrame:
-    """Every pair that the paper orders: its difference, and ours with its interval."""
-    rows = []
-    for pair in pairs:
-        found = pair.compared.difference if pair.compared is not None else None
-        ours = pair.difference
-        this_run = comparison.THIS_RUN if pair.order != "missing" and pair.one_run else ""
-        rows.append(
-            {
-                "Where": pair.where, "The paper orders": pair.text, "Paper": f"{pair.published:+.4g}",
-                "Ours": found.text() if found is not None else "n/a" if ours is None else f"{ours:+.3f}",
-                "Ours say": f"{pair.order}{this_run}{f' {comparison.MARK}' if pair.sure else ''}",
-            }
-        )  # fmt: skip
-    return pd.DataFrame(rows)
-
-
-def _difference(table: str, pair: Pair) -> dict[str, object]:
-    found = pair.compared.difference if pair.compared is not None else None
-    return {
-        "table": table, "where": pair.where, "lower": pair.lower.row, "higher": pair.higher.row,
-        "published": pair.published, "ours": pair.difference, "low": found and found.low, "high": found and found.high,
-        "order": pair.order, "sure": "yes" if pair.sure else "no",
-    }  # fmt: skip
 
 
 def _frame(described: Described, rows: Sequence[Mapping[str, object]]) -> pd.DataFrame:
