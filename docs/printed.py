@@ -62,7 +62,7 @@ REPORT = Described(
         always("protocol", TEXT, "", "Which tokens were scored with which context."),
         always("model", TEXT, "", "The model's name; runs that differ only in the seed are one model."),
         always("factor", REAL, "", "The evaluation length divided by L."),
-        sometimes("loss", REAL, "nats per target", "The mean loss over seeds.", "the encoding ends before this length"),
+        sometimes("loss", REAL, "nats per target", "The mean loss over seeds.", "nothing was measured at this length"),
         always("seeds", INT, "", "The number of seeds in the mean."),
         sometimes(
             "training_time", REAL, "ratio", "The training time divided by the baseline's.",

@@ -69,16 +69,16 @@ def import_checkpoint(name: str, seq_len: int | None = None, folder: Path = Path
                 return run
         elif (path / WEIGHTS).exists():
             raise UserError(f"{path} holds weights without a {CONFIG}: delete it")
+        said = special_tokens.kept_in(source.folder, special_tokens.CONFIG)
+        special = special_tokens.files_of(special_tokens.usable_ids(tokenizer, said), source.folder)
         if (same := _same_weights(folder, config.imported.sha256)) is not None:
-            run = Run.create(path, config, source.tokenizer.read_bytes())
+            run = Run.create(path, config, source.tokenizer.read_bytes(), special=special)
             with suppress(OSError):  # a disk without hard links gets a copy
                 os.link(same, path / WEIGHTS)
                 return run
         weights = huggingface.weights_of(source, config.model)
         model = model_of(config)
         load_weights(model, weights, str(source.folder))
-        said = special_tokens.kept_in(source.folder, special_tokens.CONFIG)
-        special = special_tokens.files_of(special_tokens.usable_ids(tokenizer, said), source.folder)
         run = Run.create(path, config, source.tokenizer.read_bytes(), special=special)
         run.save_weights(model, 0, 0, final=True)
         return run

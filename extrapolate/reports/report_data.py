@@ -24,6 +24,7 @@ from extrapolate.statistics.comparable import (
     frame_of,
     last_checkpoints,
     not_evaluated,
+    not_measured,
     of_one_parent,
     restricted,
     same_targets,
@@ -235,6 +236,7 @@ def _by_protocol(rows: pd.DataFrame) -> tuple[dict[str, pd.DataFrame], list[str]
         shown[protocol], of_seeds = on_own_seeds(same, protocol)
         if shown[protocol]["loss"].isna().all():
             raise UserError(f"{protocol}: no model reaches any of the lengths that were evaluated: evaluate at 1x too")
-        lengths = [f"{protocol}: {text}" for text in at_some_lengths(shown[protocol])]
+        mine = shown[protocol]
+        lengths = [f"{protocol}: {text}" for text in (*at_some_lengths(mine), *not_measured(mine))]
         warnings += of_targets + of_seeds + lengths
     return shown, warnings

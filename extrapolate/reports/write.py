@@ -30,7 +30,7 @@ class Written:
     """What a report wrote, and what the user should know.
 
     files: the names of the files. rows: the losses on text, a row for each protocol, model and length: `protocol`,
-    `model`, `factor`; `loss`, the mean over `seeds` (None if the encoding ends before this length); `training_time`
+    `model`, `factor`; `loss`, the mean over `seeds` (None if nothing was measured at this length); `training_time`
     relative to the baseline's; `difference`, the loss minus the control's, with its 95 % interval from `low` to `high`,
     nats; and `verdict`, without correction. answer: what the intervals say, in at most two sentences, and a sentence if
     a learning rate is at the end of its grid; empty if there are no losses. tables: the losses by evaluation length,

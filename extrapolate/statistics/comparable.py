@@ -194,6 +194,17 @@ def at_some_lengths(rows: pd.DataFrame) -> list[str]:
     return [f"not evaluated at {factors}: {', '.join(models)}" for factors, models in lacking.items()]
 
 
+def not_measured(rows: pd.DataFrame) -> list[str]:
+    """Why models of one protocol have no loss at lengths that they were evaluated at."""
+    at: dict[tuple[str, str], set[float]] = {}
+    for model, factor, reason in rows[["model", "factor", "reason"]].dropna().itertuples(index=False, name=None):
+        at.setdefault((model, reason.partition(" at ")[0]), set()).add(factor)
+    return [
+        f"{model} is n/a at {', '.join(f'{factor:g}x' for factor in sorted(factors))}: {reason}"
+        for (model, reason), factors in at.items()
+    ]
+
+
 def of_other_text(rows: pd.DataFrame) -> list[str]:
     """A warning if models were trained on other text than is scored."""
     other = rows[rows["training_corpus"].notna() & (rows["training_corpus"] != rows["corpus_hash"])]

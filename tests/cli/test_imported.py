@@ -254,6 +254,7 @@ class TestTheRun:
         assert {path.name for path in ckpt.iterdir()} == names
         files = {(ckpt / name / "model.safetensors").stat().st_ino for name in names}
         assert len(files) == 1  # one file of weights, which takes its place once
+        assert len({(ckpt / name / "special_tokens.json").read_bytes() for name in names}) == 1
         losses = {}
         for name in names:
             rows = rows_of(ckpt / name)

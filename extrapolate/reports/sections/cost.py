@@ -36,7 +36,7 @@ COST = Described(
             "there is no loss, or the system does not report it",
         ),
         Column("Loss (ev=K)", REAL, "nats per target", False, "The mean loss over seeds, at the shortest and the "
-               "longest length.", "the encoding ends before this length"),
+               "longest length.", "nothing was measured at this length"),
         SEEDS,
     ),
 )  # fmt: skip

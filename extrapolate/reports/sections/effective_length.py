@@ -13,7 +13,7 @@ from extrapolate.statistics.effective import THRESHOLD, effective_lengths
 
 _HOLDS = "no probe fails at any evaluated length"
 _NOT_AT_1X = "a probe was not evaluated at 1x"
-_ENDS = f"{_HOLDS}, or the encoding ends before this length"
+_ENDS = f"{_HOLDS}, or nothing was measured at this length"
 EFFECTIVE_LENGTHS = Described(
     "effective_lengths", "`effective_lengths.parquet` of a report with probes", "model",
     plain(

@@ -18,7 +18,7 @@ from extrapolate.statistics.documents import of_key_tokens, of_others, same_rule
 from extrapolate.statistics.seeds import counts
 from extrapolate.statistics.sums import settings
 
-_ENDS = "the encoding ends before this length"
+_ENDS = "nothing was measured at this length"
 KEY_TOKENS = Described(
     "key_tokens", "`key_tokens.parquet` of a report for `windows`, `key_tokens.PROTOCOL.parquet` for the others",
     "model, length, and kind of targets",

@@ -30,7 +30,7 @@ MODEL = Column("Model", TEXT, meaning="The model's name; runs that differ only i
 LOSS = Column(
     "Loss (ev=K)", REAL, "nats per target", False,
     "The mean loss over seeds at K times the training length.",
-    "the encoding ends before this length",
+    "nothing was measured at this length",
 )  # fmt: skip
 SEEDS = Column("Seeds", INT, meaning="The number of seeds in the means.")
 LOSS_BY_EV = Described(

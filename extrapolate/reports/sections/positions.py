@@ -46,7 +46,7 @@ LOSS_BY_POSITION = Described(
     plain(
         Column("position", INT, "tokens", meaning="The start of a bucket of inputs in the window."),
         Column("bucket", INT, "tokens", meaning="The number of inputs in a bucket, L/2."),
-        Column("loss", REAL, "nats per target", False, "The bucket's loss.", "the encoding ends before this length"),
+        Column("loss", REAL, "nats per target", False, "The bucket's loss.", "nothing was measured at this length"),
         Column("control_loss", REAL, "nats per target", meaning="The control's loss on the same targets."),
         Column("difference", REAL, "nats per target", False, "The loss minus the control's.", "`loss` is empty"),
         Column(

@@ -12,7 +12,7 @@ import numpy as np
 from extrapolate import specs
 from extrapolate.results.columns import REAL, Column, sometimes
 
-ENDS = "the encoding ends before this length"
+ENDS = "nothing was measured at this length"
 
 
 @dataclass(frozen=True)

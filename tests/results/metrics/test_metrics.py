@@ -45,7 +45,7 @@ def test_where_there_is_nothing_to_measure_every_metric_is_empty() -> None:
 def test_a_column_says_when_it_is_empty() -> None:
     empty = {column.name: column.empty for column in columns()}
     assert list(empty) == metrics.names()
-    assert empty["perplexity"] == "the encoding ends before this length"
+    assert empty["perplexity"] == "nothing was measured at this length"
     assert empty["bits_per_byte"].startswith(f"{empty['perplexity']}, or the targets have no bytes, or the tok")
 
 
