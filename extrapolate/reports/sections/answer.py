@@ -185,7 +185,7 @@ def _against_control(found: Family, alone: bool) -> str:
         said.append(f"for {_listed(unknown)} this is undecided" if said else nothing_else)
     ends = [model for model in found.trained if model not in reaching]
     if ends:
-        said.append(f"{_listed(ends)} {'does' if len(ends) == 1 else 'do'} not reach {found.longest:g}x")
+        said.append(f"{_listed(ends)} {'has' if len(ends) == 1 else 'have'} no loss at {found.longest:g}x")
     if not here:
         return "; ".join(said)
     return f"{f'At {found.longest:g}x,' if alone else 'With the longer context,'} {'; '.join(said)}"
