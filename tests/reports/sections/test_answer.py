@@ -122,7 +122,7 @@ FEW = "There are too few documents to tell"
          "No extension is shown to help at 4x, and RoPE + YaRN is worse than without. With*"),
         ({"learned": ENDS, "sinusoidal": ENDS}, {}, "*No model reaches a length beyond L."),
         *(({"learned": ENDS, "RoPE": {1: 0.0, 2: reaches}}, {},
-           "No model is compared with learned: they do not reach one length together. *learned does not reach 2x.")
+           "No model is compared with learned: they do not reach one length together. *learned has no loss at 2x.")
           for reaches in (0.1, -0.1)),
         ({"RoPE": {1: 0.0, 2: np.inf}, "ALiBi": {1: 0.0, 2: 0.0}}, {"seeds": 1},
          "In these runs, ALiBi is better than RoPE by an infinite loss at 2x. *"),
