@@ -8,7 +8,7 @@ from pathlib import Path
 from extrapolate.errors import UserError, reason_of
 from extrapolate.machine.children import Child
 from extrapolate.studies.tasks import Task, Tasks
-from extrapolate.studies.worker import Share, Work, core_shares, serve
+from extrapolate.studies.worker import Assignment, Share, core_shares, serve
 
 LOOK_EVERY_S = 1.0
 
@@ -43,7 +43,7 @@ def run(tasks: Tasks, folder: Path, jobs: int, watch: Watch) -> None:
             busy = {one.task for one in running}
             waiting = [task for task in tasks.ready() if task not in busy]
             for slot, task in zip(free, waiting, strict=False):
-                child = _begin(work_of(task, tasks, folder, jobs == 1), idle.pop(slot, None), shares[slot])
+                child = _begin(assignment_of(task, tasks, folder, jobs == 1), idle.pop(slot, None), shares[slot])
                 running.append(Running(task, child, slot))
             if not running:
                 return
@@ -68,25 +68,25 @@ def run(tasks: Tasks, folder: Path, jobs: int, watch: Watch) -> None:
             child.end()
 
 
-def work_of(task: Task, tasks: Tasks, folder: Path, alone: bool) -> Work:
+def assignment_of(task: Task, tasks: Tasks, folder: Path, alone: bool) -> Assignment:
     """The message that asks a process to do a task."""
     cell = replace(tasks.cells[task.cell], own_extension=None)  # the process reads it itself
     parent = None if cell.cell.continues is None else tasks.cells[cell.cell.continues].path
     return task, cell, folder, parent, alone
 
 
-def _begin(work: Work, idle: Child | None, share: Share) -> Child:
+def _begin(assignment: Assignment, idle: Child | None, share: Share) -> Child:
     """Sends the work to the idle process, or to a new one if there is none or it was killed. Returns the process."""
     if idle is not None:
         try:
-            idle.send(work)
+            idle.send(assignment)
         except RuntimeError:
             idle.end()
         else:
             return idle
     child = Child(serve, "the process of a cell", share.environment())
     child.send(share)
-    child.send(work)
+    child.send(assignment)
     return child
 
 
@@ -106,7 +106,7 @@ def _settled(one: Running, tasks: Tasks, folder: Path, alone: bool) -> bool:
         further = Task("evaluate", one.task.cell)
         if further in tasks.ready():
             try:
-                one.child.send(work_of(further, tasks, folder, alone))
+                one.child.send(assignment_of(further, tasks, folder, alone))
             except (RuntimeError, OSError):  # it was killed: another process does the evaluation
                 one.over = True
                 return True

@@ -12,10 +12,10 @@ from typing import Any
 
 from extrapolate.errors import UserError
 from extrapolate.folders import LOG
-from extrapolate.studies.local import LOOK_EVERY_S, Watch, work_of
+from extrapolate.studies.local import LOOK_EVERY_S, Watch, assignment_of
 from extrapolate.studies.status import tokens_due
 from extrapolate.studies.tasks import Ended, Task, Tasks
-from extrapolate.studies.worker import Work, perform_all
+from extrapolate.studies.worker import Assignment, perform_all
 
 RETRIES = 3  # of a cell whose worker died: it continues from its last saved state
 ANSWER_S = 5.0  # the timeout for a connection to the cluster
@@ -60,8 +60,8 @@ def run(tasks: Tasks, folder: Path, address: str | None, cpus: float, gpus: floa
             for first in [task for task in tasks.ready() if task not in busy]:
                 in_turn = tasks.in_turn(first)
                 # Ray decides how many run at the same time, so times are not kept.
-                works = [work_of(task, tasks, folder.resolve(), alone=False) for task in in_turn]
-                running[remote(works, os.getcwd())] = Running(in_turn, tasks.cells[first.cell].path)
+                assignments = [assignment_of(task, tasks, folder.resolve(), alone=False) for task in in_turn]
+                running[remote(assignments, os.getcwd())] = Running(in_turn, tasks.cells[first.cell].path)
             if not running:
                 return
             watch([(one.tasks[0], one.share) for one in running.values()])
@@ -78,12 +78,12 @@ def run(tasks: Tasks, folder: Path, address: str | None, cpus: float, gpus: floa
                     tasks.settle(one.tasks, found)
 
 
-def _perform(works: Sequence[Work], directory: str) -> Ended:
+def _perform(assignments: Sequence[Assignment], directory: str) -> Ended:
     """Runs in a worker of Ray: does tasks of one cell, in the directory that paths are relative to."""
     if not Path(directory).is_dir():
         return Ended(0, f"{socket.gethostname()} has no folder {directory}: share it among the machines")
     os.chdir(directory)
-    return perform_all(works)
+    return perform_all(assignments)
 
 
 def _ray() -> Any:

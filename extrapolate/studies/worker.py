@@ -24,7 +24,7 @@ from extrapolate.studies.tasks import Ended, Task
 
 EVERY_S = 0.2  # between two messages on progress
 # The arguments of `perform`, without the last two.
-Work = tuple[Task, Resolved, Path, Path | None, bool]
+Assignment = tuple[Task, Resolved, Path, Path | None, bool]
 
 
 @dataclass(frozen=True)
@@ -90,20 +90,20 @@ def perform(
         return None
 
 
-def perform_all(works: Sequence[Work]) -> Ended:
+def perform_all(assignments: Sequence[Assignment]) -> Ended:
     """Does the tasks of one cell in turn, without progress, until one fails."""
     work_alone()
     warnings: list[str] = []
-    for done, work in enumerate(works):
+    for done, assignment in enumerate(assignments):
         try:
-            diverged = perform(*work, progress=SILENT, warn=warnings.append)
+            diverged = perform(*assignment, progress=SILENT, warn=warnings.append)
         except Interrupted:
             raise
         except Exception as error:
             return Ended(done, failed=reason_of(error), warnings=tuple(warnings))
         if diverged is not None:
             return Ended(done, diverged=diverged, warnings=tuple(warnings))
-    return Ended(len(works), warnings=tuple(warnings))
+    return Ended(len(assignments), warnings=tuple(warnings))
 
 
 class Reporter(Quiet):
