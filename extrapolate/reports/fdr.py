@@ -71,12 +71,12 @@ def family(rows: pd.DataFrame, documents: pd.DataFrame, order: Sequence[str], al
     """
     as_trained = set(rows.loc[rows["extension"] == AS_TRAINED, "model"])
     trained = [model for model in order if model in as_trained] or list(order)
-    mine = documents[documents["model"].isin(trained)]
-    longest, reference = float(mine["factor"].max()) if len(mine) else 1.0, trained[0]
-    here = mine[mine["factor"] == longest]
+    group = documents[documents["model"].isin(trained)]
+    longest, reference = float(group["factor"].max()) if len(group) else 1.0, trained[0]
+    here = group[group["factor"] == longest]
     orders = _judged_together(comparisons(here, controls=False, reference=reference))
     controls = [one for one in comparisons(here, pairs=False) if one.other == CONTROL] if longest > 1 else []
-    excused = dict.fromkeys(trained, 0.0) if alike else _above_control(mine[mine["factor"] == 1.0])
+    excused = dict.fromkeys(trained, 0.0) if alike else _above_control(group[group["factor"] == 1.0])
     extensions = _of_extensions(rows, documents[documents["factor"] == longest]) if longest > 1 else []
     return Family(
         trained, reference, longest,
@@ -149,5 +149,5 @@ def _of_extensions(rows: pd.DataFrame, here: pd.DataFrame) -> Iterable[Compariso
     plain_of = {model: without[run] for model, run in pairs if run in without}
     plain_of = {model: plain for model, plain in plain_of.items() if {model, plain} <= set(by_model)}
     for plain in dict.fromkeys(plain_of.values()):
-        mine = [by_model[model] for model, of in plain_of.items() if of == plain]
-        yield from comparisons(pd.concat([by_model[plain], *mine]), controls=False, reference=plain)
+        group = [by_model[model] for model, of in plain_of.items() if of == plain]
+        yield from comparisons(pd.concat([by_model[plain], *group]), controls=False, reference=plain)

@@ -52,42 +52,42 @@ def by_model(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     frame = rows.astype({"value": float, "error": float, "at": float, "layer": "Int64", "head": "Int64"})
     frame = disambiguate_extensions(frame[frame["step"] == frame.groupby("run")["step"].transform("max")])
     splits, windows = (frame[column].nunique() > 1 for column in ("split", "targets_hash"))
-    for key, mine in frame.groupby(["run", "model", "split", "targets_hash"], sort=False):
+    for key, group in frame.groupby(["run", "model", "split", "targets_hash"], sort=False):
         run, model, split, targets = map(str, key)
-        of_windows = f"{mine['n_windows'].max()} windows, {targets[:6]}"
+        of_windows = f"{group['n_windows'].max()} windows, {targets[:6]}"
         told = [run, *([split] if splits else []), *([of_windows] if windows else [])]
-        yield f"{model} ({', '.join(told)})", mine
+        yield f"{model} ({', '.join(told)})", group
 
 
-def tables_of(mine: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+def tables_of(group: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """The tables of one model that have rows, each after what it shows."""
-    known = mine["value"].notna()
-    near = f"{mine.loc[known, 'factor'].min():g}x"
+    known = group["value"].notna()
+    near = f"{group.loc[known, 'factor'].min():g}x"
     for what, table in (
-        ("by evaluation length", summary(mine)),
-        (f"the heads that attend most by position, at {near}", heads(mine)),
-        (f"use of frequencies at {near}, mean over layers and heads", frequencies(mine)),
-        ("attention by distance in tokens, mean over layers and heads", at_each_place(mine, "attention", "mass")),
+        ("by evaluation length", summary(group)),
+        (f"the heads that attend most by position, at {near}", heads(group)),
+        (f"use of frequencies at {near}, mean over layers and heads", frequencies(group)),
+        ("attention by distance in tokens, mean over layers and heads", at_each_place(group, "attention", "mass")),
         (
             "change of predictions (TV) where the context is cut, by what is left",
-            at_each_place(mine, "truncation", "tv"),
+            at_each_place(group, "truncation", "tv"),
         ),
-        ("rise of the loss without the tokens at a distance, nats", at_each_place(mine, "removal", "rise")),
-        ("share of the gradient in the last tokens", at_each_place(mine, "receptive-field", "cumulative")),
-        (f"sizes (root mean square) at {near}, by layer", sizes(mine)),
+        ("rise of the loss without the tokens at a distance, nats", at_each_place(group, "removal", "rise")),
+        ("share of the gradient in the last tokens", at_each_place(group, "receptive-field", "cumulative")),
+        (f"sizes (root mean square) at {near}, by layer", sizes(group)),
     ):
         if len(table):
             yield what, table
 
 
-def measured(mine: pd.DataFrame, measurement: str) -> pd.DataFrame:
+def measured(group: pd.DataFrame, measurement: str) -> pd.DataFrame:
     """The rows of one measurement that have a value."""
-    return mine[(mine["measurement"] == measurement) & mine["value"].notna()]
+    return group[(group["measurement"] == measurement) & group["value"].notna()]
 
 
-def values(mine: pd.DataFrame, measurement: str, quantity: str) -> pd.DataFrame:
+def values(group: pd.DataFrame, measurement: str, quantity: str) -> pd.DataFrame:
     """The rows of one quantity of a measurement that have a value."""
-    found = measured(mine, measurement)
+    found = measured(group, measurement)
     return found[found["quantity"] == quantity]
 
 
@@ -96,9 +96,9 @@ def nearest(found: pd.DataFrame) -> pd.DataFrame:
     return found[found["factor"] == found["factor"].min()]
 
 
-def reasons(mine: pd.DataFrame) -> list[str]:
+def reasons(group: pd.DataFrame) -> list[str]:
     """Why values are missing, a sentence for each reason."""
-    lacking = mine[mine["value"].isna()]
+    lacking = group[group["value"].isna()]
     if lacking.empty:
         return []  # there may be no column of reasons
     return [
@@ -108,16 +108,16 @@ def reasons(mine: pd.DataFrame) -> list[str]:
     ]
 
 
-def summary(mine: pd.DataFrame) -> pd.DataFrame:
+def summary(group: pd.DataFrame) -> pd.DataFrame:
     """A column for each factor, a row for each of SUMMARY (means over layers and heads), and one that counts heads."""
     lines = []
     for name, measurement, quantity, cut in SUMMARY:
-        found = values(mine, measurement, quantity)
+        found = values(group, measurement, quantity)
         wanted = found["at"] == found["seq_len"] if cut else found["at"].isna()
         if len(found := found[wanted]):
             cells = {factor: _cell(some) for factor, some in found.groupby("factor")}
             lines.append(pd.Series(cells, name=name))
-    if len(found := positional(mine)):
+    if len(found := positional(group)):
         counts = found.groupby("factor")["alone"].agg(lambda alone: f"{alone.sum()} of {len(alone)}")
         lines.append(counts.rename("Heads that attend by position alone"))
     return _by_factor(pd.concat(lines, axis=1).T, "At each length") if lines else pd.DataFrame()
@@ -133,12 +133,12 @@ def _cell(found: pd.DataFrame) -> str:
     return f"{value:.3f}" + ("" if pd.isna(error) else f" ± {error:.3f}")
 
 
-def positional(mine: pd.DataFrame) -> pd.DataFrame:
+def positional(group: pd.DataFrame) -> pd.DataFrame:
     """For every layer and head at every factor, the place with the highest score in random tokens, and its scores.
 
     `alone`: whether the head attends there by position alone, which means that both scores are at least LEAST.
     """
-    found = measured(mine, "heads")
+    found = measured(group, "heads")
     if found.empty:
         return pd.DataFrame()
     wide = found.pivot(index=["factor", "layer", "head"], columns="quantity", values="value").reset_index()
@@ -152,9 +152,9 @@ def positional(mine: pd.DataFrame) -> pd.DataFrame:
     return wide
 
 
-def heads(mine: pd.DataFrame) -> pd.DataFrame:
+def heads(group: pd.DataFrame) -> pd.DataFrame:
     """The heads with the highest scores at the least factor: MOST_HEADS, or more if more attend by position alone."""
-    found = positional(mine)
+    found = positional(group)
     if found.empty:
         return found
     found = nearest(found)
@@ -174,9 +174,9 @@ def heads(mine: pd.DataFrame) -> pd.DataFrame:
     ).reset_index(drop=True)
 
 
-def frequencies(mine: pd.DataFrame) -> pd.DataFrame:
+def frequencies(group: pd.DataFrame) -> pd.DataFrame:
     """A row for each frequency at the least factor: means over layers and heads."""
-    found = nearest(measured(mine, "frequencies"))
+    found = nearest(measured(group, "frequencies"))
     if found.empty:
         return pd.DataFrame()
     wide = found.pivot_table(index="at", columns="quantity", values="value", aggfunc="mean").reset_index()
@@ -192,9 +192,9 @@ def frequencies(mine: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def at_each_place(mine: pd.DataFrame, measurement: str, quantity: str) -> pd.DataFrame:
+def at_each_place(group: pd.DataFrame, measurement: str, quantity: str) -> pd.DataFrame:
     """A row for each `at`, a column for each factor: means over layers and heads."""
-    found = values(mine, measurement, quantity).dropna(subset="at")
+    found = values(group, measurement, quantity).dropna(subset="at")
     if found.empty:
         return pd.DataFrame()
     wide = found.pivot_table(index="at", columns="factor", values="value", aggfunc="mean")
@@ -209,9 +209,9 @@ def _by_factor(table: pd.DataFrame, first: str) -> pd.DataFrame:
     return table.rename_axis(index=first, columns=None).reset_index()
 
 
-def sizes(mine: pd.DataFrame) -> pd.DataFrame:
+def sizes(group: pd.DataFrame) -> pd.DataFrame:
     """A row for each layer, and one for what belongs to no layer, at the least factor."""
-    found = nearest(measured(mine, "scale"))
+    found = nearest(measured(group, "scale"))
     if found.empty:
         return found
     layers = found["layer"].map(str, na_action="ignore").fillna("none")
@@ -221,7 +221,7 @@ def sizes(mine: pd.DataFrame) -> pd.DataFrame:
 
 def sizes_of_models(rows: pd.DataFrame) -> pd.DataFrame:
     """A row for each model, at its least factor, which its name has if they differ: means over layers."""
-    nearby = {title: nearest(measured(mine, "scale")) for title, mine in by_model(rows)}
+    nearby = {title: nearest(measured(group, "scale")) for title, group in by_model(rows)}
     found = {title: some for title, some in nearby.items() if len(some)}
     if len({some["factor"].iloc[0] for some in found.values()}) > 1:
         found = {f"{title}, at {some['factor'].iloc[0]:g}x": some for title, some in found.items()}

@@ -83,11 +83,11 @@ class Evaluated:
             taken: set[tuple[Any, ...]] = set()
             every = [(rows, part) for part in parts if TEXT in part.tables and (rows := part.documents()) is not None]
             for rows, part in sorted(every, key=lambda one: -len(one[0])):  # with losses by position, before sums
-                mine = part.tables[TEXT].to_pylist()
+                group = part.tables[TEXT].to_pylist()
                 if taken:
-                    new = [row for row in mine if _key(row, results.EVALS) not in taken]
+                    new = [row for row in group if _key(row, results.EVALS) not in taken]
                     rows = belonging(rows, new, results.EVALS.key)
-                taken |= {_key(row, results.EVALS) for row in mine}
+                taken |= {_key(row, results.EVALS) for row in group}
                 found.append(called(rows, name))
         return pa.concat_tables(found[1:] or found)
 
@@ -174,8 +174,8 @@ def _parts(folder: Path, tables: Mapping[str, pa.Table]) -> Iterator[Part]:
             yield Part(folder, folder.name, True, tables)
         return
     for name in dict.fromkeys(name for rows in tables.values() for name in rows["run"].unique().to_pylist()):
-        mine = {file: _of_run(rows, name) for file, rows in tables.items()}
-        yield Part(folder, name, False, {file: rows for file, rows in mine.items() if len(rows)})
+        group = {file: _of_run(rows, name) for file, rows in tables.items()}
+        yield Part(folder, name, False, {file: rows for file, rows in group.items() if len(rows)})
 
 
 def _run(part: Part) -> Trained:

@@ -34,13 +34,13 @@ def comparable(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     check_replicates(rows)
     same = newest_of_most(rows, ["probe", "factor", "depth"])
     warnings = [
-        f"probe {probe}: left out rows on other windows ({', '.join(sorted(set(mine['model'])))}); to compare them, "
+        f"probe {probe}: left out rows on other windows ({', '.join(sorted(set(group['model'])))}); to compare them, "
         "evaluate every run with the same `trials`"
-        for probe, mine in rows[~same].groupby("probe")
+        for probe, group in rows[~same].groupby("probe")
     ]
     kept = []
-    for probe, mine in rows[same].groupby("probe", sort=False):
-        shown, said = on_own_seeds(mine, f"probe {probe}")
+    for probe, group in rows[same].groupby("probe", sort=False):
+        shown, said = on_own_seeds(group, f"probe {probe}")
         kept.append(shown)
         warnings += said
     return pd.concat(kept), warnings
@@ -55,14 +55,14 @@ def records(rows: pd.DataFrame) -> list[dict[str, Any]]:
 def printed(rows: list[dict[str, Any]]) -> Iterator[tuple[pd.DataFrame, str]]:
     """What was just evaluated, as texts: for every probe a table by length, and one by length and depth."""
     frame = frame_of(rows) if rows else pd.DataFrame({"probe": []})
-    for probe, mine in frame.groupby("probe", sort=False):
-        named = named_by_run(mine)
-        title = f"probe {probe}, accuracy (chance {chance(mine)})"
-        over = ", mean over depths" if has_depths(mine) else ""
+    for probe, group in frame.groupby("probe", sort=False):
+        named = named_by_run(group)
+        title = f"probe {probe}, accuracy (chance {chance(group)})"
+        over = ", mean over depths" if has_depths(group) else ""
         yield tables.formatted(by_length(named)), title + over
-        if has_margins(mine):
+        if has_margins(group):
             yield tables.formatted(by_length(named, "margin")), f"probe {probe}, margin in nats{over}"
-        if has_depths(mine):
+        if has_depths(group):
             yield tables.formatted(by_depth(named)), f"{title}, by depth: 0 is farthest from the question"
 
 

@@ -48,14 +48,14 @@ def answers(data: ReportData, protocol: str) -> list[str]:
     The intervals hold all at once with an error rate of ERROR (Bonferroni).
     """
     asked = data.of_studies(FILE, QUESTIONS).dropna(subset="run")
-    groups = [mine for _, mine in asked.groupby(["study", "question"], sort=False)] if len(asked) else []
-    return [_answer(data, protocol, mine, 1 - ERROR / len(groups)) for mine in groups]
+    groups = [group for _, group in asked.groupby(["study", "question"], sort=False)] if len(asked) else []
+    return [_answer(data, protocol, group, 1 - ERROR / len(groups)) for group in groups]
 
 
 def _answer(data: ReportData, protocol: str, asked: pd.DataFrame, confidence: float) -> str:
     first = asked.iloc[0]
     rows = data.rows[protocol].merge(asked[["run", "extension", "side"]], on=["run", "extension"])
-    models = {str(side): list(mine["model"].unique()) for side, mine in rows.groupby("side")}
+    models = {str(side): list(group["model"].unique()) for side, group in rows.groupby("side")}
     a, b = (models.get(side, []) for side in "ab")
     names = [str(one[0]) if len(one) == 1 else str(first[side]) for side, one in (("a", a), ("b", b))]
     at = f"at {first['factor']:g}x"

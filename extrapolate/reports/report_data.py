@@ -87,8 +87,8 @@ class ReportData:
 
     def against(self, protocol: str, other: str) -> list[Comparison]:
         """Each model compared with its control or with the optimum (CONTROL, OPTIMUM), after Holm's correction."""
-        mine = [one for one in self.compared if (one.protocol, one.other) == (protocol, other)]
-        return comparison.corrected(mine, "holm")
+        group = [one for one in self.compared if (one.protocol, one.other) == (protocol, other)]
+        return comparison.corrected(group, "holm")
 
     def of_studies(self, file: str, table: Table) -> pd.DataFrame:
         """The rows of this file in each study whose runs are in the report, with the study's folder as `study`.
@@ -158,16 +158,18 @@ def collect(
         warnings += of_windows
         training = unequal_training(asked) + of_one_parent(asked)
         warnings += [said for said in training if said not in warnings]
-    shown_probes = {f"probe {probe}": mine for probe, mine in asked.groupby("probe", sort=False)} if len(asked) else {}
-    warnings += [f"{what}: {text}" for what, mine in shown_probes.items() for text in at_some_lengths(mine)]
+    shown_probes = (
+        {f"probe {probe}": group for probe, group in asked.groupby("probe", sort=False)} if len(asked) else {}
+    )
+    warnings += [f"{what}: {text}" for what, group in shown_probes.items() for text in at_some_lengths(group)]
     warnings += between_tables({**rows, **shown_probes})
     data = ReportData(evaluated, probes=asked, warnings=(*evaluated.left_out, *warnings))
     if not rows:
         return _with_tasks(data, models)
-    losses = {protocol: tables.loss_by_ev(mine, baseline) for protocol, mine in rows.items()}
+    losses = {protocol: tables.loss_by_ev(group, baseline) for protocol, group in rows.items()}
     same = ["run", "extension", "protocol", "factor", "targets_hash"]
     along = {protocol: every.merge(shown[same], on=same) for protocol, shown in rows.items()}
-    warnings += [text for protocol, mine in along.items() for text in incomplete_checkpoints(mine, protocol)]
+    warnings += [text for protocol, group in along.items() for text in incomplete_checkpoints(group, protocol)]
     warnings += _not_shown(evaluated, rows)
     by_document = documents_along = document_rows(pd.concat(along.values()), as_frame(documents))
     if every["step"].nunique() > 1:
@@ -203,7 +205,7 @@ def _with_tasks(data: ReportData, models: pd.DataFrame) -> ReportData:
 
 def _texts(rows: Mapping[str, pd.DataFrame]) -> dict[str, tuple[str, str]]:
     """The runs whose losses are shown, each with the corpus and the split that was scored."""
-    every = pd.concat([mine[["run", "corpus_hash", "split"]] for mine in rows.values()]).drop_duplicates()
+    every = pd.concat([group[["run", "corpus_hash", "split"]] for group in rows.values()]).drop_duplicates()
     return {run: (corpus, split) for run, corpus, split in every.itertuples(index=False, name=None)}
 
 
@@ -236,7 +238,7 @@ def _by_protocol(rows: pd.DataFrame) -> tuple[dict[str, pd.DataFrame], list[str]
         shown[protocol], of_seeds = on_own_seeds(same, protocol)
         if shown[protocol]["loss"].isna().all():
             raise UserError(f"{protocol}: no model reaches any of the lengths that were evaluated: evaluate at 1x too")
-        mine = shown[protocol]
-        lengths = [f"{protocol}: {text}" for text in (*at_some_lengths(mine), *not_measured(mine))]
+        group = shown[protocol]
+        lengths = [f"{protocol}: {text}" for text in (*at_some_lengths(group), *not_measured(group))]
         warnings += of_targets + of_seeds + lengths
     return shown, warnings

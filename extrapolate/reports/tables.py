@@ -102,11 +102,11 @@ def verdicts(rows: list[dict[str, Any]], protocol: str) -> list[str]:
     They are compared with the run as it was trained, which includes an extension that it was tuned with. "Lowest"
     refers to the mean: whether a difference is significant is not judged here.
     """
-    mine = [row for row in rows if row["protocol"] == protocol and row["loss"] is not None]
-    settings = dict.fromkeys((row["run"], row["step"], row["precision"]) for row in mine)
+    group = [row for row in rows if row["protocol"] == protocol and row["loss"] is not None]
+    settings = dict.fromkeys((row["run"], row["step"], row["precision"]) for row in group)
     lines = []
     for run, step, precision in settings:
-        here = [row for row in mine if (row["run"], row["step"], row["precision"]) == (run, step, precision)]
+        here = [row for row in group if (row["run"], row["step"], row["precision"]) == (run, step, precision)]
         loss = {(row["extension"], row["factor"]): row["loss"] for row in here}
         if len({extension for extension, _ in loss}) == 1:
             continue
@@ -232,7 +232,7 @@ def caption(rows: pd.DataFrame) -> str:
 
 
 def _seeds(rows: pd.DataFrame) -> str:
-    held = {seeds_of(mine) for _, mine in rows.groupby("model")}
+    held = {seeds_of(group) for _, group in rows.groupby("model")}
     if len(held) > 1:
         return f"means over {min(map(len, held))} to {max(map(len, held))} seeds, which models do not share"
     (seeds,) = held

@@ -153,9 +153,9 @@ def unequal_training(rows: pd.DataFrame) -> list[str]:
 def of_one_parent(rows: pd.DataFrame) -> list[str]:
     """A warning if several seeds of a model continue the same run, so that they share what its seed decided."""
     parents: dict[str, list[str]] = {}
-    for model, mine in rows[rows["origin"].notna()].groupby("model", sort=False):
-        if mine["origin_sha256"].nunique() < mine["seed"].nunique():
-            parents.setdefault(", ".join(values_of(mine, "origin")), []).append(str(model))
+    for model, group in rows[rows["origin"].notna()].groupby("model", sort=False):
+        if group["origin_sha256"].nunique() < group["seed"].nunique():
+            parents.setdefault(", ".join(values_of(group, "origin")), []).append(str(model))
     return [
         f"seeds of {', '.join(models)} continue the same run ({origin}): intervals leave out what its own seed decided"
         for origin, models in parents.items()
@@ -171,25 +171,27 @@ def _of_another_parent(rows: pd.DataFrame) -> list[str]:
         if here[origin] != weights:
             models.setdefault(origin, []).append(str(model))
     return [
-        f"{', '.join(mine)}: the run {origin} that it continues had other weights than {origin} has here"
-        for origin, mine in models.items()
+        f"{', '.join(group)}: the run {origin} that it continues had other weights than {origin} has here"
+        for origin, group in models.items()
     ]
 
 
 def without_losses(rows: pd.DataFrame) -> list[str]:
     """A warning if models have no loss at some of the lengths that they were evaluated at."""
     models: dict[str, list[str]] = {}
-    for model, mine in rows[rows["loss"].isna()].groupby("model", sort=False):
-        factors = ", ".join(f"{factor:g}x" for factor in sorted(set(mine["factor"])))
+    for model, group in rows[rows["loss"].isna()].groupby("model", sort=False):
+        factors = ", ".join(f"{factor:g}x" for factor in sorted(set(group["factor"])))
         models.setdefault(factors, []).append(str(model))
-    return [f"not compared at {factors}, where the loss is n/a: {', '.join(mine)}" for factors, mine in models.items()]
+    return [
+        f"not compared at {factors}, where the loss is n/a: {', '.join(group)}" for factors, group in models.items()
+    ]
 
 
 def at_some_lengths(rows: pd.DataFrame) -> list[str]:
     """A warning if some models of one protocol were not evaluated at all of its lengths."""
     every, lacking = set(rows["factor"]), dict[str, list[str]]()
-    for model, mine in rows.groupby("model", sort=False):
-        if missing := sorted(every - set(mine["factor"])):
+    for model, group in rows.groupby("model", sort=False):
+        if missing := sorted(every - set(group["factor"])):
             lacking.setdefault(", ".join(f"{factor:g}x" for factor in missing), []).append(str(model))
     return [f"not evaluated at {factors}: {', '.join(models)}" for factors, models in lacking.items()]
 
@@ -252,9 +254,9 @@ def not_evaluated(rows: pd.DataFrame, column: str, every: pd.DataFrame) -> list[
     """
     warnings = []
     extended = rows[["config_hash", "extension", "model"]].drop_duplicates()
-    for name, mine in rows.groupby(column):
-        missing = every.loc[~every["config_hash"].isin(set(mine["config_hash"])), "model"].tolist()
-        there = {*zip(mine["config_hash"], mine["extension"], strict=True)}
+    for name, group in rows.groupby(column):
+        missing = every.loc[~every["config_hash"].isin(set(group["config_hash"])), "model"].tolist()
+        there = {*zip(group["config_hash"], group["extension"], strict=True)}
         missing += [
             model for config, extension, model in extended.itertuples(False) if (config, extension) not in there
         ]
@@ -281,11 +283,11 @@ def check_replicates(rows: pd.DataFrame) -> None:
 
     Check the rows of all tables and protocols together; otherwise each table may show another run as the model.
     """
-    for model, mine in rows[IDENTITY].drop_duplicates().groupby("model"):
-        if mine["config_hash"].nunique() > 1:
+    for model, group in rows[IDENTITY].drop_duplicates().groupby("model"):
+        if group["config_hash"].nunique() > 1:
             raise UserError(
-                f"the runs {', '.join(sorted(set(mine['run'])))} are all {model} but differ in more than their seed; "
+                f"the runs {', '.join(sorted(set(group['run'])))} are all {model} but differ in more than their seed; "
                 "report on them separately"
             )
-        if same := set(mine.loc[mine.duplicated("seed", keep=False), "run"]):
+        if same := set(group.loc[group.duplicated("seed", keep=False), "run"]):
             raise UserError(f"the runs {', '.join(sorted(same))} are one model with one seed; keep one of them")

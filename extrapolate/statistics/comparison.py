@@ -145,8 +145,8 @@ def comparable_rows(
     check_replicates(chosen)
     kept, warnings = [], of_other_text(chosen) + unequal_training(chosen) + of_one_parent(chosen)
     warnings += not_evaluated(chosen, "protocol", chosen) + without_losses(chosen)
-    for _, mine in chosen.groupby("protocol", sort=False):
-        same, said = same_targets(mine)
+    for _, group in chosen.groupby("protocol", sort=False):
+        same, said = same_targets(group)
         kept.append(same)
         warnings += said
     rows = document_rows(pd.concat(kept), documents)
@@ -277,8 +277,8 @@ def table(found: Sequence[Comparison], confidence: float) -> pd.DataFrame:
     several = any(len(one.by_seed) > 1 for one in found)
     advised = any(one.advice() for one in found)
     by_holm = any(one.corrected is not None for one in found)
-    for (model, other), mine in pairs.items():
-        for at, one in enumerate(mine):
+    for (model, other), group in pairs.items():
+        for at, one in enumerate(group):
             names = {"model": model, "other": other} if at == 0 else {"model": "", "other": ""}
             rows.append(names | _cells(one, f"{confidence:.0%} interval", several, by_holm, advised))
     return pd.DataFrame(rows)
@@ -309,11 +309,11 @@ def against(found: Iterable[Comparison], other: str, order: Sequence[str]) -> pd
     MARK follows significant differences; the caller corrects them.
     """
     cells: dict[str, dict[str, str]] = {model: {"Model": model} for model in order}
-    mine = [one for one in found if one.other == other and one.difference is not None]
-    for one in mine:
+    group = [one for one in found if one.other == other and one.difference is not None]
+    for one in group:
         assert one.difference is not None
         cells[one.model][f"ev={one.factor:g}"] = one.difference.text() + (f" {MARK}" if one.sure() else "")
-    for one in mine:
+    for one in group:
         cells[one.model]["Seeds"] = str(max(1, len(one.seeds)))  # an unknown seed is one
     return pd.DataFrame([row for row in cells.values() if len(row) > 1]).fillna("n/a")
 
@@ -350,8 +350,8 @@ def resampled(found: Sequence[Comparison]) -> str:
     for one in found:
         if one.difference is not None:
             counts.setdefault(one.clusters, []).append(one.difference.clusters)
-    ranges = {name: sorted({min(mine), max(mine)}) for name, mine in sorted(counts.items())}
-    over = ", ".join(f"{' to '.join(map(str, mine))} {name}" for name, mine in ranges.items()) or "nothing"
+    ranges = {name: sorted({min(group), max(group)}) for name, group in sorted(counts.items())}
+    over = ", ".join(f"{' to '.join(map(str, group))} {name}" for name, group in ranges.items()) or "nothing"
     seeds = sorted({len(one.by_seed) for one in found if one.difference is not None})
     if seeds and seeds[-1] > 1:
         over += f", and {' or '.join(map(str, seeds))} seeds"

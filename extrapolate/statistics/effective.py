@@ -45,12 +45,12 @@ def effective_lengths(rows: pd.DataFrame) -> pd.DataFrame:
     found = accuracies(rows).assign(threshold=THRESHOLD)
     found["own"] = own_bars(found)
     table = []
-    for model, mine in found.groupby("model", sort=False):
-        probes = mine["probe"].nunique()
-        mine = mine[mine.groupby("factor")["probe"].transform("nunique") == probes]
+    for model, group in found.groupby("model", sort=False):
+        probes = group["probe"].nunique()
+        group = group[group.groupby("factor")["probe"].transform("nunique") == probes]
         row: dict[str, Any] = {"model": model, "threshold": THRESHOLD, "probes": probes}
-        row |= _reached(mine, "threshold")
-        own = _reached(mine[mine["factor"] >= 1], "own") if mine["own"].notna().all() else dict.fromkeys(row)
+        row |= _reached(group, "threshold")
+        own = _reached(group[group["factor"] >= 1], "own") if group["own"].notna().all() else dict.fromkeys(row)
         table.append(row | {f"own_{name}": own[name] for name in ("length", "factor", "ends_at", "fails")})
     whole = dict.fromkeys(("length", "ends_at", "probes", "own_length", "own_ends_at"), "Int64")
     parts = dict.fromkeys(("factor", "accuracy", "low", "high", "own_factor"), "float64")
@@ -68,10 +68,10 @@ def own_bars(found: pd.DataFrame) -> "pd.Series[float]":
     return bars.reindex(pd.MultiIndex.from_frame(found[["model", "probe"]])).set_axis(found.index)
 
 
-def _reached(mine: pd.DataFrame, bar: str) -> dict[str, Any]:
+def _reached(group: pd.DataFrame, bar: str) -> dict[str, Any]:
     """The longest length up to which the lower end of every probe reaches `bar`, and the probe that fails next."""
     row: dict[str, Any] = dict.fromkeys(("length", "factor", "ends_at", "fails", "accuracy", "low", "high"))
-    for factor, here in mine.groupby("factor"):
+    for factor, here in group.groupby("factor"):
         failing = here[~(here["low"] >= here[bar])]
         if len(failing):
             # The probe furthest below its bar; with one threshold, the one with the lowest accuracy.

@@ -340,8 +340,8 @@ def band(
     most_R, least_R = np.full(resamples, -np.inf), np.full(resamples, np.inf)
     _, alike_B = np.unique(share_CB.round(12), axis=1, return_inverse=True)
     for alike in np.unique(alike_B):
-        mine = np.flatnonzero((alike_B == alike) & (error_B > 0))
-        for some in np.split(mine, range(AT_ONCE, len(mine), AT_ONCE)) if len(mine) else []:
+        group = np.flatnonzero((alike_B == alike) & (error_B > 0))
+        for some in np.split(group, range(AT_ONCE, len(group), AT_ONCE)) if len(group) else []:
             deviation_RB = _deviations(effect_CB[:, some], share_CB[:, some[0]], drawn_RC)
             most_R = np.maximum(most_R, deviation_RB.max(axis=1))
             least_R = np.minimum(least_R, deviation_RB.min(axis=1))

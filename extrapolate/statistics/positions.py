@@ -106,9 +106,9 @@ def _without_length(rows: pd.DataFrame) -> set[str]:
     """The models with several lengths beyond L, whose runs compute windows of all these lengths alike."""
     beyond = rows[rows["factor"] > 1][["model", "run", "factor", "plan_hash"]].drop_duplicates()
     found = set()
-    for model, mine in beyond.groupby("model"):
-        alike = mine["plan_hash"].notna().all() and (mine.groupby("run")["plan_hash"].nunique() == 1).all()
-        if alike and mine["factor"].nunique() > 1:
+    for model, group in beyond.groupby("model"):
+        alike = group["plan_hash"].notna().all() and (group.groupby("run")["plan_hash"].nunique() == 1).all()
+        if alike and group["factor"].nunique() > 1:
             found.add(str(model))
     return found
 
@@ -163,8 +163,8 @@ def with_seeds(found: Iterable[Failure], rows: pd.DataFrame) -> list[Failure]:
     """The failures with `by_seed`, from the documents' rows that they come from."""
     several = rows.groupby("model", observed=True)["seed"].transform("nunique") > 1
     each: dict[tuple[str, str], list[str]] = {}
-    for _, mine in rows[several].groupby("seed"):
-        for one in failures(by_position(mine)):
+    for _, group in rows[several].groupby("seed"):
+        for one in failures(by_position(group)):
             each.setdefault((one.model, one.windows), []).append(one.fails())
     return [replace(one, by_seed=", ".join(each.get((one.model, one.windows), []))) for one in found]
 
@@ -176,6 +176,6 @@ def failure_table(found: Iterable[Failure], order: Iterable[str]) -> pd.DataFram
         by_model.setdefault(one.model, []).append(one)
     rows: list[tuple[str, ...]] = []
     for model in order:
-        mine = by_model.get(model, [])
-        rows += [(model, one.windows, one.text(), str(one.seeds)) for one in mine] or [(model, "n/a", "n/a", "n/a")]
+        group = by_model.get(model, [])
+        rows += [(model, one.windows, one.text(), str(one.seeds)) for one in group] or [(model, "n/a", "n/a", "n/a")]
     return pd.DataFrame(rows, columns=["Model", "Windows", "Failure length", "Seeds"])

@@ -52,11 +52,11 @@ def since(
             "`protocols`, `factors` and `max_targets`"
         )
     made = []
-    for place, mine in wanted.groupby(["protocol", "factor", "model"], sort=False):
+    for place, group in wanted.groupby(["protocol", "factor", "model"], sort=False):
         protocol, factor, model = str(place[0]), float(str(place[1])), str(place[2])
         none = Comparison(protocol, factor, model.removesuffix(BEFORE), model, None, "documents", (), least)
         one = found.get((protocol, factor, model), none)
-        made.append(replace(one, gone=one.difference is None or not set(seeds_of(mine)) <= set(one.seeds)))
+        made.append(replace(one, gone=one.difference is None or not set(seeds_of(group)) <= set(one.seeds)))
     return made, unequal_training(every)
 
 

@@ -33,10 +33,10 @@ def on_own_seeds(
     known = rows.loc[rows["seed"].notna(), ["model", *at, "seed"]]
     own: dict[str, tuple[int, ...]] = {}
     fewer, none = [], []
-    for name, mine in known.groupby("model", sort=False):
-        model, held = str(name), [set(seeds_of(there)) for _, there in mine.groupby([*at], dropna=False)]
+    for name, group in known.groupby("model", sort=False):
+        model, held = str(name), [set(seeds_of(there)) for _, there in group.groupby([*at], dropna=False)]
         common = set.intersection(*held)
-        own[model] = tuple(sorted(common)) or seeds_of(mine)
+        own[model] = tuple(sorted(common)) or seeds_of(group)
         if not common:
             none.append(model)
         elif common != set.union(*held):
@@ -64,8 +64,8 @@ def between_tables(tables: Mapping[str, pd.DataFrame]) -> list[str]:
     """A warning if tables show different seeds of a model. tables: by their names in words."""
     held: dict[str, dict[str, str]] = {}
     for what, rows in tables.items():
-        for model, mine in rows.groupby("model", sort=False):
-            if seeds := seeds_of(mine):
+        for model, group in rows.groupby("model", sort=False):
+            if seeds := seeds_of(group):
                 held.setdefault(str(model), {})[what] = in_words(seeds)
     unlike = {model: said for model, said in held.items() if len(set(said.values())) > 1}
     if not unlike:
@@ -84,8 +84,8 @@ def incomplete_checkpoints(rows: pd.DataFrame, what: str) -> list[str]:
     lacking: dict[str, list[str]] = {}
     known = rows[rows["tokens"].notna()]
     for model, own in known.groupby("model", sort=False):
-        for (_, tokens), mine in own.groupby(["step", "tokens"]):
-            if lacks_runs(mine, own):
+        for (_, tokens), group in own.groupby(["step", "tokens"]):
+            if lacks_runs(group, own):
                 lacking.setdefault(str(model), []).append(f"{tokens:,}")
     if not lacking:
         return []
@@ -96,9 +96,9 @@ def incomplete_checkpoints(rows: pd.DataFrame, what: str) -> list[str]:
     ]
 
 
-def lacks_runs(mine: pd.DataFrame, own: pd.DataFrame) -> bool:
+def lacks_runs(group: pd.DataFrame, own: pd.DataFrame) -> bool:
     """Whether the rows of a checkpoint lack a run of the model's, at any of their lengths."""
-    return bool(mine.groupby("factor")["run"].nunique().min() < own["run"].nunique())
+    return bool(group.groupby("factor")["run"].nunique().min() < own["run"].nunique())
 
 
 def counts(rows: pd.DataFrame) -> "pd.Series[int]":

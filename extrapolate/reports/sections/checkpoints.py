@@ -86,7 +86,7 @@ def _have_means(rows: pd.DataFrame) -> bool:
     known = rows[rows["tokens"].notna()]
     fewest = 2 if known["annealed"].eq(False).any() else 3
     return any(
-        sum(not seeds.lacks_runs(mine, own) for _, mine in own.groupby("step")) >= fewest
+        sum(not seeds.lacks_runs(group, own) for _, group in own.groupby("step")) >= fewest
         for _, own in known.groupby("model")
     )
 
@@ -98,8 +98,8 @@ def _failures(data: ReportData, protocol: str) -> dict[tuple[str, int], Failure]
         return {}
     return {
         (one.model, int(str(step))): one
-        for step, mine in documents.groupby("step")
-        for one in sorted(failures(by_position(mine)), key=lambda one: one.length)
+        for step, group in documents.groupby("step")
+        for one in sorted(failures(by_position(group)), key=lambda one: one.length)
     }
 
 
@@ -112,15 +112,15 @@ def by_checkpoint(rows: pd.DataFrame, order: Sequence[str], failed: Mapping[tupl
     found = []
     for model in order:
         own = rows[(rows["model"] == model) & rows["tokens"].notna()]
-        for step, mine in own.groupby("step"):
-            if seeds.lacks_runs(mine, own):
+        for step, group in own.groupby("step"):
+            if seeds.lacks_runs(group, own):
                 continue  # the mean over some seeds is not comparable with the mean over all
             failure = failed.get((model, int(str(step))))
             found.append(
-                {MODEL.name: model, TOKENS: int(mine["tokens"].iloc[0])}
-                | {f"Loss (ev={factor:g})": strict_mean(mine[mine["factor"] == factor]["loss"]) for factor in factors}
+                {MODEL.name: model, TOKENS: int(group["tokens"].iloc[0])}
+                | {f"Loss (ev={factor:g})": strict_mean(group[group["factor"] == factor]["loss"]) for factor in factors}
                 | {FAILS: failure and failure.fails_from, HOLDS: failure and failure.holds_to}
-                | {SEEDS.name: mine["seed"].nunique(dropna=False)}
+                | {SEEDS.name: group["seed"].nunique(dropna=False)}
             )
     return pd.DataFrame(found).astype({FAILS: "Int64", HOLDS: "Int64"})
 
@@ -131,9 +131,9 @@ def in_words(table: pd.DataFrame, near: str, far: str) -> list[str]:
     With more than MANY models, it only refers to the tables.
     """
     said = []
-    for model, mine in table.dropna(subset=far).groupby(MODEL.name, sort=False):
-        first, last, best = mine.iloc[0], mine.iloc[-1], mine.iloc[int(mine[far].argmin())]
-        if len(mine) < 2:
+    for model, group in table.dropna(subset=far).groupby(MODEL.name, sort=False):
+        first, last, best = group.iloc[0], group.iloc[-1], group.iloc[int(group[far].argmin())]
+        if len(group) < 2:
             continue
         text = f"{model}: from {first[TOKENS]:,} to {last[TOKENS]:,} tokens, "
         text += f"{near} changed by {last[near] - first[near]:+.3f}"
@@ -191,10 +191,10 @@ def chart(rows: pd.DataFrame, table: pd.DataFrame, style: Mapping[str, Style], f
         most = 1.05 * float(table[FAILS].max())
         panels.append(panel(FAILS, f"failure length, up to {far:g}x (tokens)", known[:0], (0.0, most)))
     for factor in dict.fromkeys([near, far]):  # the names are beside the longest windows
-        column, mine = f"Loss (ev={factor:g})", known[known["factor"] == factor]
-        around = seeds.around(mine[mine["model"].isin(named)], "tokens")
+        column, group = f"Loss (ev={factor:g})", known[known["factor"] == factor]
+        around = seeds.around(group[group["model"].isin(named)], "tokens")
         limits = styles.limits(table.set_index([MODEL.name, TOKENS])[column], around=around)
-        panels.append(panel(column, f"loss at {factor:g}x (nats per token)", mine, limits))
+        panels.append(panel(column, f"loss at {factor:g}x (nats per token)", group, limits))
     said = "The models along their training."
     if any(one.kind == "thin" for panel in panels for one in panel.series):
         said += " Thin lines are seeds."

@@ -137,10 +137,10 @@ def shown(found: Sequence[Doubling]) -> pd.DataFrame:
     rows: dict[str, dict[str, str]] = {}
     for one in found:
         name = "Rise" if one.now.other == CONTROL else f"Minus {one.now.other}"
-        mine = rows.setdefault(one.now.model, {"Model": one.now.model})
-        mine[name] = "n/a" if one.now.difference is None else f"{one.now.difference.mean:+.3f}"
+        group = rows.setdefault(one.now.model, {"Model": one.now.model})
+        group[name] = "n/a" if one.now.difference is None else f"{one.now.difference.mean:+.3f}"
         change = one.change.difference
-        mine[f"{name}, change"] = "n/a" if change is None else change.text() + (" still changes" if one.moving else "")
+        group[f"{name}, change"] = "n/a" if change is None else change.text() + (" still changes" if one.moving else "")
     return pd.DataFrame(list(rows.values())).fillna("")
 
 

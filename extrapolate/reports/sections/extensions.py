@@ -85,12 +85,12 @@ def against_plain(rows: pd.DataFrame, order: Sequence[str]) -> pd.DataFrame:
     differences = both.groupby(["model", "factor"])["difference"].agg(strict_mean).to_dict()
     found = []
     for model in sorted(set(both["model"]), key=lambda name: places.get(name, len(order))):
-        mine = both[both["model"] == model]
+        group = both[both["model"] == model]
         means = {factor: differences.get((model, factor), math.nan) for factor in factors}
         found.append(
-            {MODEL: model, PLAIN: mine["model_plain"].iloc[0]}
+            {MODEL: model, PLAIN: group["model_plain"].iloc[0]}
             | {f"Difference (ev={factor:g})": mean for factor, mean in means.items()}
-            | {HELPS: _at(means, -1), HARMS: _at(means, 1), SEEDS: mine["seed"].nunique(dropna=False)}
+            | {HELPS: _at(means, -1), HARMS: _at(means, 1), SEEDS: group["seed"].nunique(dropna=False)}
         )
     return pd.DataFrame(found)
 

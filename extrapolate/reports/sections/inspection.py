@@ -57,26 +57,26 @@ class Inspection(Section):
             blocks.append(Plot(chart))
             files.update(picture(chart))
 
-        for number, (title, mine) in enumerate(inspection.by_model(pd.DataFrame(found)), start=1):
+        for number, (title, group) in enumerate(inspection.by_model(pd.DataFrame(found)), start=1):
             blocks.append(Heading(2, f"How {title} uses position"))
-            if any(len(inspection.values(mine, *curve)) for curve in CURVES):
-                add(title, curves(mine, f"inspection-{number}.png"))
-            if len(inspection.values(mine, "frequencies", "query_norm")):
-                add(title, norms(mine, f"inspection-frequencies-{number}.png"))
-            for what, table in inspection.tables_of(mine):
+            if any(len(inspection.values(group, *curve)) for curve in CURVES):
+                add(title, curves(group, f"inspection-{number}.png"))
+            if len(inspection.values(group, "frequencies", "query_norm")):
+                add(title, norms(group, f"inspection-frequencies-{number}.png"))
+            for what, table in inspection.tables_of(group):
                 blocks += [Text(f"{what[0].upper()}{what[1:]}:"), Table(table)]
-            blocks += map(Text, inspection.reasons(mine))
+            blocks += map(Text, inspection.reasons(group))
         if len(sizes := inspection.sizes_of_models(pd.DataFrame(found))) > 1:
             blocks += [Heading(2, "How large the numbers are"), Text(SIZES), Table(sizes)]
         return Part(blocks, files)
 
 
-def curves(mine: pd.DataFrame, file: str) -> Chart:
+def curves(group: pd.DataFrame, file: str) -> Chart:
     """A panel for each quantity that depends on a distance, with a line for each factor: means over layers and heads.
 
-    mine: one model's rows, as in `inspection.by_model`.
+    group: one model's rows, as in `inspection.by_model`.
     """
-    shown = {curve: found for curve in CURVES if len(found := inspection.values(mine, *curve).dropna(subset="at"))}
+    shown = {curve: found for curve in CURVES if len(found := inspection.values(group, *curve).dropna(subset="at"))}
     factors = sorted({float(factor) for found in shown.values() for factor in found["factor"]})
     panels = []
     for curve, found in shown.items():
@@ -94,9 +94,9 @@ def curves(mine: pd.DataFrame, file: str) -> Chart:
     return Chart("attention, predictions, loss and gradient by distance", file, panels, caption=said)
 
 
-def norms(mine: pd.DataFrame, file: str) -> Chart:
+def norms(group: pd.DataFrame, file: str) -> Chart:
     """The norms of queries and keys by layer and frequency, means over heads, at the least factor."""
-    found = inspection.measured(mine, "frequencies")
+    found = inspection.measured(group, "frequencies")
     found = inspection.nearest(found[found["quantity"].isin(NORMS)])
     wide = found.pivot_table(index=["quantity", "layer"], columns="at", values="value", aggfunc="mean")
     wide = wide.reindex(list(NORMS), level="quantity")

@@ -79,8 +79,8 @@ def at_edge(data: ReportData) -> str:
     models: dict[str, list[str]] = {}
     for table in tables_of(data.evaluated, data.shown()):
         for edge, taken in TAKEN.items():
-            if edge is not None and len(mine := table[table["Taken"] == taken]):
-                models.setdefault(edge, []).extend(mine["Model"])
+            if edge is not None and len(group := table[table["Taken"] == taken]):
+                models.setdefault(edge, []).extend(group["Model"])
     ends = " and ".join(f"the {edge} that was tried for {join_names(names)}" for edge, names in models.items())
     return f"The learning rate is {ends}: a better one may exist." if ends else ""
 

@@ -208,11 +208,11 @@ class Curves:
         fails = {one.model: one.fails_from for one in self.failures if one.factor == rows["factor"].max()}
         lines = []
         for model in styles.drawn(self.style, rows):
-            mine, own = rows[rows["model"] == model], self.style[model] if model in self.named else None
-            low, high = (mine["low"], mine["high"]) if model in banded else (None, None)
-            lines.append(Series(model, self._middle(mine["position"]), mine[column], own, low=low, high=high))
+            group, own = rows[rows["model"] == model], self.style[model] if model in self.named else None
+            low, high = (group["low"], group["high"]) if model in banded else (None, None)
+            lines.append(Series(model, self._middle(group["position"]), group[column], own, low=low, high=high))
             if own is not None and (at := fails.get(model)) is not None:
-                there = mine[mine["position"] == at]
+                there = group[group["position"] == at]
                 said = [f", fails from {at} tokens on"] * len(there)
                 x = self._middle(there["position"])
                 lines.append(Series(model, x, there[column], own, "crosses", texts=said))

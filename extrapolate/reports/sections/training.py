@@ -72,7 +72,7 @@ class Training(Section):
     def part(data: ReportData, subject: str) -> Part:
         found, without = _logs(data)
         logs = {model: [_read(path) for path in paths] for model, paths in found.items()}
-        table = pd.DataFrame([_row(model, mine) for model, mine in logs.items()])
+        table = pd.DataFrame([_row(model, group) for model, group in logs.items()])
         shown = table.assign(Tokens=[f"{tokens:,}" for tokens in table["Tokens"]])
         seconds = "Seconds per 1,000 steps"
         shown[seconds] = ["n/a" if pd.isna(value) else f"{value:,.1f}" for value in table[seconds]]
