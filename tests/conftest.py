@@ -367,7 +367,7 @@ def cells_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def run(left: tasks.Tasks, folder: Path, jobs: int, watch: local.Watch) -> None:
         while ready := left.ready()[:1]:
-            left.settle(ready, worker.perform_all([local.work_of(ready[0], left, folder, jobs == 1)]))
+            left.settle(ready, worker.perform_all([local.assignment_of(ready[0], left, folder, jobs == 1)]))
 
     monkeypatch.setattr(local, "run", run)
 
