@@ -24,7 +24,7 @@ from studies import RESULTS
 import extrapolate as xt
 from extrapolate import files, results
 from extrapolate.names import DOCUMENTS_TABLE, PROBES_TABLE, TEXT_TABLE
-from extrapolate.reports.load_tables import Part, load_tables
+from extrapolate.reports.load_tables import RunTables, load_tables
 from extrapolate.reports.page import Table
 from extrapolate.reports.sections.learning_rates import FILE, tables_of
 from extrapolate.statistics.comparable import strict_mean
@@ -108,11 +108,11 @@ def rows(kept: Path) -> Rows:
 def unknown(kept: Path, runs: Iterable[Path]) -> list[Path]:
     """The evaluated runs at and below some folders that have rows which are not kept yet."""
 
-    def settings(part: Part) -> set[tuple[str, str]]:
+    def settings(part: RunTables) -> set[tuple[str, str]]:
         found = part.tables[TEXT_TABLE].select(["weights_sha256", "extension"]).to_pylist()
         return {(row["weights_sha256"], row["extension"]) for row in found}
 
-    def parts(*folders: Path) -> list[Part]:
+    def parts(*folders: Path) -> list[RunTables]:
         return [part for every in (load_tables(folders).runs.values() if folders else ()) for part in every]
 
     known = {one for part in parts(*([kept] if kept.exists() else [])) for one in settings(part)}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # importing these takes seconds, and the command line reads t
     import pandas as pd
 
     from extrapolate.reports import Written
-    from extrapolate.reports.load_tables import Evaluated
+    from extrapolate.reports.load_tables import LoadedTables
     from extrapolate.runs.run import Run
     from extrapolate.statistics.comparison import Comparison
 
@@ -203,7 +203,7 @@ def comparisons_of(
     return found
 
 
-def _losses_of(folders: list[Path], progress: Progress, ending: str = "") -> "tuple[Evaluated, pd.DataFrame]":
+def _losses_of(folders: list[Path], progress: Progress, ending: str = "") -> "tuple[LoadedTables, pd.DataFrame]":
     """The evaluated runs in these folders, with this ending of their names, and their rows of losses."""
     from extrapolate.reports.load_tables import load_tables
     from extrapolate.statistics.comparable import frame_of

@@ -28,7 +28,7 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Part:
+class RunTables:
     """The rows of one run in one folder, under the name that the run has there; its tables by file.
 
     own: whether the folder is the run's own, whose rows are kept by setting; others hold whole tables.
@@ -52,7 +52,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Evaluated:
+class LoadedTables:
     """Runs that have tables, by a distinct name, each with the parts in which its rows were found.
 
     names: the names of the runs that have a folder, by folder. left_out: what was left out, in words.
@@ -61,7 +61,7 @@ class Evaluated:
 
     names: Mapping[Path, str]
     left_out: tuple[str, ...]
-    runs: Mapping[str, Sequence[Part]] = field(default_factory=dict)
+    runs: Mapping[str, Sequence[RunTables]] = field(default_factory=dict)
     exchanged: Collection[Path] = ()
 
     def weights(self, runs: Collection[str]) -> set[str]:
@@ -99,7 +99,7 @@ class Evaluated:
             found += [called(rows, name).cast(found[0].schema) for rows in own[:1] if rows is not None]
         return pa.concat_tables(found).unify_dictionaries()
 
-    def asked(self, values: Mapping[str, Collection[object]]) -> "Evaluated":
+    def asked(self, values: Mapping[str, Collection[object]]) -> "LoadedTables":
         """Without losses and probes that have other values in a column; `left_out` says which.
 
         It is for a study's report: its runs may have rows of what the study asked for earlier.
@@ -113,7 +113,7 @@ class Evaluated:
                 rows = rows.filter(pa.array([value in values[column] for value in found], pa.bool_()))
             return rows
 
-        def of_part(part: Part) -> Part:
+        def of_part(part: RunTables) -> RunTables:
             tables = {file: kept(rows) if file in (TEXT, PROBES_TABLE) else rows for file, rows in part.tables.items()}
             return replace(part, tables=tables)
 
@@ -167,18 +167,18 @@ def _tables(folder: Path) -> dict[str, pa.Table]:
     }
 
 
-def _parts(folder: Path, tables: Mapping[str, pa.Table]) -> Iterator[Part]:
+def _parts(folder: Path, tables: Mapping[str, pa.Table]) -> Iterator[RunTables]:
     """The runs that have rows in a folder."""
     if (folder / RUN_FILE).exists():
         if tables:
-            yield Part(folder, folder.name, True, tables)
+            yield RunTables(folder, folder.name, True, tables)
         return
     for name in dict.fromkeys(name for rows in tables.values() for name in rows["run"].unique().to_pylist()):
         group = {file: _of_run(rows, name) for file, rows in tables.items()}
-        yield Part(folder, name, False, {file: rows for file, rows in group.items() if len(rows)})
+        yield RunTables(folder, name, False, {file: rows for file, rows in group.items() if len(rows)})
 
 
-def _run(part: Part) -> Trained:
+def _run(part: RunTables) -> Trained:
     """The run that the rows of a part are of. Raises UserError if they are of several trainings."""
     run = run_of(set().union(*map(trained, part.tables.values())))
     if run is None:
@@ -198,7 +198,7 @@ def called(rows: pa.Table, name: str) -> pa.Table:
     return rows.set_column(rows.column_names.index("run"), "run", pa.repeat(name, len(rows)).dictionary_encode())
 
 
-def load_tables(paths: Sequence[Path]) -> Evaluated:
+def load_tables(paths: Sequence[Path]) -> LoadedTables:
     """The evaluated runs at and below some folders, each once.
 
     A run is identified by its training settings and its weights (`results.identity`), even if its folder was renamed.
@@ -264,14 +264,14 @@ def _has_others(run: Path) -> bool:
     return here is not None and bool(kept.of_other_weights(run, here))
 
 
-def _evaluated(found: Collection[Part], left_out: list[str]) -> Evaluated:
+def _evaluated(found: Collection[RunTables], left_out: list[str]) -> LoadedTables:
     known = [(part, _run(part)) for part in found]
     if others := exchanged({part.folder: run for part, run in known if part.own}):
         left_out.append(
             "left out of the questions and published tables of their studies, for they are not the runs that the cells "
             f"ask for: {join_names(others)}"
         )
-    runs: dict[Trained, list[Part]] = {}
+    runs: dict[Trained, list[RunTables]] = {}
     for part, run in known:
         runs.setdefault(run, []).append(part)
     for parts in runs.values():
@@ -280,4 +280,4 @@ def _evaluated(found: Collection[Part], left_out: list[str]) -> Evaluated:
             left_out.append(f"taken once, for they hold the run {parts[0].folder} too: {join_names(again)}")
     named = disambiguate({run: parts[0].place for run, parts in runs.items()})
     names = {part.folder: named[run] for run, parts in runs.items() for part in parts if part.place[0] != part.folder}
-    return Evaluated(names, tuple(left_out), {named[run]: parts for run, parts in runs.items()}, others)
+    return LoadedTables(names, tuple(left_out), {named[run]: parts for run, parts in runs.items()}, others)

@@ -13,7 +13,7 @@ from extrapolate.evaluation.protocols.base import is_papers, isolates
 from extrapolate.folders import join_names
 from extrapolate.names import INSPECTIONS_TABLE, PROBES_TABLE, TASKS_TABLE
 from extrapolate.reports import probes, styles, tables, tasks
-from extrapolate.reports.load_tables import Evaluated
+from extrapolate.reports.load_tables import LoadedTables
 from extrapolate.reports.styles import Style
 from extrapolate.results.columns import Table
 from extrapolate.statistics import comparison
@@ -50,7 +50,7 @@ class ReportData:
     report again.
     """
 
-    evaluated: Evaluated = field(default_factory=lambda: Evaluated({}, ()))
+    evaluated: LoadedTables = field(default_factory=lambda: LoadedTables({}, ()))
     rows: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     losses: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     documents: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -123,7 +123,7 @@ class ReportData:
 
 
 def collect(
-    evaluated: Evaluated,
+    evaluated: LoadedTables,
     evals: list[dict[str, Any]],
     documents: pa.Table,
     baseline: str | None,
@@ -214,7 +214,7 @@ def _is_of(row: Mapping[str, Any], text: tuple[str, str]) -> bool:
     return row.get("corpus_hash") is None or (row["corpus_hash"], row["split"]) == text
 
 
-def _not_shown(evaluated: Evaluated, rows: Mapping[str, pd.DataFrame]) -> list[str]:
+def _not_shown(evaluated: LoadedTables, rows: Mapping[str, pd.DataFrame]) -> list[str]:
     """Warnings about what `ReportData.rows_of` leaves out."""
     warnings, texts = [], _texts(rows)
     for file, what in ((TASKS_TABLE, "benchmarks"), (INSPECTIONS_TABLE, "inspection")):

@@ -11,7 +11,7 @@ import pytest
 import extrapolate as xt
 from extrapolate import results
 from extrapolate.errors import UserError
-from extrapolate.reports.load_tables import Evaluated
+from extrapolate.reports.load_tables import LoadedTables
 from extrapolate.reports.questions import FILE, QUESTIONS, answers, write_questions
 from extrapolate.reports.report_data import ReportData
 from extrapolate.statistics.sums import settings
@@ -51,7 +51,7 @@ def answered(
                 for seed in range(seeds)
             ]  # fmt: skip
     write_questions(folder, questions)
-    evaluated, of_protocol = Evaluated(folders, ()), {"fixed-target": pd.DataFrame(rows)}
+    evaluated, of_protocol = LoadedTables(folders, ()), {"fixed-target": pd.DataFrame(rows)}
     return answers(ReportData(evaluated, of_protocol, sums=settings(pd.DataFrame(found))), "fixed-target")
 
 
@@ -131,4 +131,4 @@ def test_a_damaged_table_is_refused(tmp_path: Path) -> None:
     runs = {tmp_path / "runs" / "ALiBi-0": "ALiBi-0"}
     (tmp_path / FILE).write_bytes(b"PAR1")
     with pytest.raises(UserError, match=r"questions.parquet is damaged"):
-        answers(ReportData(Evaluated(runs, ())), "fixed-target")
+        answers(ReportData(LoadedTables(runs, ())), "fixed-target")

@@ -9,7 +9,7 @@ import pandas as pd
 from extrapolate import results
 from extrapolate.folders import join_names
 from extrapolate.names import RUNS
-from extrapolate.reports.load_tables import Evaluated
+from extrapolate.reports.load_tables import LoadedTables
 from extrapolate.reports.page import Table, Text
 from extrapolate.reports.report_data import ReportData
 from extrapolate.reports.sections.base import Part, Section, parquet, sections
@@ -85,7 +85,7 @@ def at_edge(data: ReportData) -> str:
     return f"The learning rate is {ends}: a better one may exist." if ends else ""
 
 
-def tables_of(evaluated: Evaluated, runs: Collection[str]) -> list[pd.DataFrame]:
+def tables_of(evaluated: LoadedTables, runs: Collection[str]) -> list[pd.DataFrame]:
     """The tables of the studies of these runs, and of kept rows, restricted to models with chosen weights among them.
 
     Models with the same name in several studies are prefixed with the study's name. Weights are compared because other
@@ -94,7 +94,7 @@ def tables_of(evaluated: Evaluated, runs: Collection[str]) -> list[pd.DataFrame]
     return list(_by_file(evaluated, runs).values())
 
 
-def _by_file(evaluated: Evaluated, runs: Collection[str]) -> dict[Path, pd.DataFrame]:
+def _by_file(evaluated: LoadedTables, runs: Collection[str]) -> dict[Path, pd.DataFrame]:
     """The same tables, by the files that they were read from."""
     folders = {part.folder: None for parts in evaluated.runs.values() for part in parts}
     files = dict.fromkeys(place / FILE for folder in folders for place in (folder, folder.parent.parent))

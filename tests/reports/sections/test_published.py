@@ -9,7 +9,7 @@ import pytest
 
 import extrapolate as xt
 from extrapolate import results
-from extrapolate.reports.load_tables import Evaluated
+from extrapolate.reports.load_tables import LoadedTables
 from extrapolate.reports.page import Details, Text, markdown
 from extrapolate.reports.published import FILE, Repeating, write_cells
 from extrapolate.reports.report_data import ReportData
@@ -57,7 +57,7 @@ def data(
                 ]  # fmt: skip
     write_cells(tmp_path, [table], cells)
     shown, by_document = (pd.DataFrame(made).astype({"seed": "Int64"}) for made in (rows, documents))
-    return ReportData(Evaluated(folders, ()), {"windows": shown}, documents=by_document)
+    return ReportData(LoadedTables(folders, ()), {"windows": shown}, documents=by_document)
 
 
 def texts(made: Part) -> list[str]:
