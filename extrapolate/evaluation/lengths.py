@@ -21,7 +21,7 @@ from extrapolate.evaluation.optimum import optimal_losses, process_of
 from extrapolate.evaluation.plans import AppliedExtensions, check_files
 from extrapolate.evaluation.precision import in_precision
 from extrapolate.evaluation.protocols.base import CONTROL, Key, lengths_of, protocols, targets_hash
-from extrapolate.evaluation.rows import TargetsAtLength, common, of_extension, plan_hash, reason_of
+from extrapolate.evaluation.rows import TargetsAtLength, common, missing_reason, of_extension, plan_hash
 from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.evaluation.targets import Targets, index_in_window, window_of
 from extrapolate.evaluation.text import check_text
@@ -216,7 +216,7 @@ class _ProtocolEvaluation:
             try:
                 plans[length] = item.applied.fitted_plan(self.run, model, self.store, length, self.precision, fitting)
             except OutOfMemoryError as error:
-                self._not_measured(what, error)
+                self._tell_out_of_memory(what, error)
         wanted = windows_of(model, item, lengths, plans, self.control_plan)
         for plan, keys in wanted.items():
             self._measure(what, plan, keys)
@@ -233,7 +233,7 @@ class _ProtocolEvaluation:
                 self.targets, control.loss_N, index_in_window(groups), window_of(groups), self.optimum[length],
                 self.key_N,
             )  # fmt: skip
-            reason = reason_of(measured, self.model, length, plans.get(length))
+            reason = missing_reason(measured, self.model, length, plans.get(length))
             identity = None
             if measured is not None and len({plan for plan, _ in parts}) == 1:
                 identity = plan_hash(plans[length], self._looks_at_length.isdisjoint(parts), self.bos)
@@ -254,10 +254,10 @@ class _ProtocolEvaluation:
             try:
                 self._known |= {(plan, key): found for key, found in self._measured(what, plan, new).items()}
             except OutOfMemoryError as error:
-                self._not_measured(what, error)
+                self._tell_out_of_memory(what, error)
                 self._too_long |= {(plan, key) for key in new if key != CONTROL and key[1] >= error.length}
 
-    def _not_measured(self, what: str, error: OutOfMemoryError) -> None:
+    def _tell_out_of_memory(self, what: str, error: OutOfMemoryError) -> None:
         """Says that windows are n/a. Raises the error if they are no longer than L: nothing is left to compare with."""
         if error.length <= self.model.seq_len:
             raise error

@@ -22,7 +22,7 @@ from extrapolate.evaluation.lengths import models_for
 from extrapolate.evaluation.losses import OnBatch, ignored, scores_at
 from extrapolate.evaluation.memory import OutOfMemoryError
 from extrapolate.evaluation.plans import AppliedExtensions
-from extrapolate.evaluation.rows import common, of_extension, reason_of
+from extrapolate.evaluation.rows import common, missing_reason, of_extension
 from extrapolate.evaluation.settings import EvaluationSettings
 from extrapolate.evaluation.work import There, Work, control_cuts
 from extrapolate.machine.limits import memory_limit
@@ -238,7 +238,7 @@ class _ProbeEvaluation:
                 measured = None
                 if plan is not None and model.defined_at(length, plan):
                     measured = self.scores(length, depth, plan, advance, what)
-                reason = reason_of(measured, model, length, plan)
+                reason = missing_reason(measured, model, length, plan)
                 choices_W = (sequences.candidates_WC >= 0).sum(axis=1)
                 rows.append(_row(setting | {"reason": reason}, self.probe, measured, control, choices_W))
         return rows

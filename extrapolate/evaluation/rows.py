@@ -159,7 +159,7 @@ def _known(value: float) -> float | None:
     return None if math.isnan(value) else float(value)
 
 
-def reason_of(measured: object, model: LanguageModel, length: int, plan: Plan | None) -> str | None:
+def missing_reason(measured: object, model: LanguageModel, length: int, plan: Plan | None) -> str | None:
     """Why nothing was measured at a length, tokens; None if something was. `plan` is None if none was found."""
     if measured is not None:
         return None

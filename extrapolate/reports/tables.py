@@ -13,6 +13,7 @@ from extrapolate.statistics.comparable import (
     at_some_lengths,
     check_replicates,
     disambiguate_extensions,
+    not_measured,
     of_one_parent,
     of_other_text,
     strict_mean,
@@ -220,7 +221,13 @@ def caption(rows: pd.DataFrame) -> str:
             "precision, seed, time and machine unknown, and the training length as the checkpoint's configuration or "
             "--seq-len says."
         )
-    for text in [*of_other_text(rows), *unequal_training(rows), *of_one_parent(rows), *at_some_lengths(rows)]:
+    for text in [
+        *of_other_text(rows),
+        *unequal_training(rows),
+        *of_one_parent(rows),
+        *at_some_lengths(rows),
+        *not_measured(rows),
+    ]:
         said += f" {text[0].upper()}{text[1:]}."
     if len(busy):
         shares = busy.groupby("model", sort=False)["training_taken"].max()
