@@ -42,8 +42,9 @@ class SpecialTokens:
 def find(tokenizer: Tokenizer, folder: Path | None = None) -> SpecialTokens:
     """The special tokens of a tokenizer. folder: that of a checkpoint, run or store with further files, if any.
 
-    special_tokens.json, which a run has, counts first, then config.json, generation_config.json, tokenizer_config.json, special_tokens_map.json, the tokens
-    that the tokenizer itself puts around texts, and usual names. Raises UserError if a file is damaged.
+    special_tokens.json, which a run has, counts first, then config.json, generation_config.json, tokenizer_config.json,
+    special_tokens_map.json, the tokens that the tokenizer itself puts around texts, and usual names. Raises UserError
+    if a file is damaged.
     """
     found: dict[str, list[tuple[str, list[int]]]] = {"bos": [], "eos": []}
     notes = []

@@ -16,7 +16,7 @@ from extrapolate.evaluation.any_run import AnyRun
 from extrapolate.evaluation.memory import MEMORY, OutOfMemoryError, of_memory
 from extrapolate.evaluation.plans import extensions_to_evaluate
 from extrapolate.evaluation.protocols.base import Layout, lengths_of, protocols, targets_hash
-from extrapolate.evaluation.rows import common, of_extension, reason_of
+from extrapolate.evaluation.rows import common, missing_reason, of_extension
 from extrapolate.inspection.inspected import Inspected
 from extrapolate.inspection.measurements.base import Measurement, measurements
 from extrapolate.inspection.settings import PROTOCOL, InspectionSettings
@@ -101,7 +101,7 @@ def inspect(
                 for name, measurement in chosen(settings).items():
                     if inspected is None:
                         progress(what, measurement.inputs(model.seq_len, length, count))
-                        found = _without_values(measurement, str(reason_of(None, model, length, plan)))
+                        found = _without_values(measurement, str(missing_reason(None, model, length, plan)))
                     else:
                         advance = partial(progress, f"{what} {name}")
                         found = _measured(measurement, replace(inspected, advance=advance))

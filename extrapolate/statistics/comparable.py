@@ -199,7 +199,8 @@ def at_some_lengths(rows: pd.DataFrame) -> list[str]:
 def not_measured(rows: pd.DataFrame) -> list[str]:
     """Why models of one protocol have no loss at lengths that they were evaluated at."""
     at: dict[tuple[str, str], set[float]] = {}
-    for model, factor, reason in rows[["model", "factor", "reason"]].dropna().itertuples(index=False, name=None):
+    columns = ["model", "factor", "reason"]
+    for model, factor, reason in rows.reindex(columns=columns).dropna().itertuples(index=False, name=None):
         at.setdefault((model, reason.partition(" at ")[0]), set()).add(factor)
     return [
         f"{model} is n/a at {', '.join(f'{factor:g}x' for factor in sorted(factors))}: {reason}"
