@@ -33,29 +33,20 @@ def ids(bos: object = None, eos: object = None) -> dict[str, object]:
     ("names", "template", "files", "bos", "eos", "notes"),
     [
         (GEMMA, "<bos> $A", {"config": ids(258, 257)}, 258, (257,), ()),
-        (GEMMA, "<bos> $A", {}, 258, (257,), ()),
-        (GEMMA, "", {}, 258, (257,), ()),
         (DEEPSEEK, "", {"config": ids(256, 257)}, 256, (257,), ()),
-        (DEEPSEEK, "", {}, 256, (257,), ()),
         (HTML, "", {"config": ids(256, 258)}, 256, (258,), ()),
-        (HTML, "", {}, 256, (258,), ()),
         (("<a>", "<b>"), "<a> $A <b>", {}, 256, (257,), ()),
         (("<a>", "<b>"), "", {"tokenizer_config": {"bos_token": "<a>", "eos_token": {"content": "<b>"}}}, 256, (257,),
          ()),
-        (("<a>", "<b>"), "", {"special_tokens_map": {"eos_token": "<b>"}}, None, (257,), ()),
         (("<a>", "<b>"), "", {"config": {"text_config": ids(256, [257, 256])}}, 256, (257, 256), ()),
         (("<a>", "<b>", "<c>"), "", {"config": ids(256, 257), "generation_config": ids(256, [258, 257])}, 256,
          (257, 258), ()),
         (("<a>", "<b>", "<c>"), "", {"config": ids(None, 257), "tokenizer_config": {"eos_token": "<c>"}}, None, (257,),
          (DISAGREE.format("end", "<b> (257)", "config.json", "tokenizer_config.json", "<c> (258)"),)),
-        (("<a>", "<s>"), "<a> $A", {"tokenizer_config": {"bos_token": "<s>"}}, 257, (),
-         (DISAGREE.format("begin", "<s> (257)", "tokenizer_config.json", "tokenizer.json", "<a> (256)"),)),
         # The configurations of transformers say 1 and 2 by default, which are bytes here; and there is no token 999.
         (("<s>", "</s>"), "", {"config": ids(1, 2)}, 256, (257,), tuple(
             f"config.json says that texts {verb} with token {one}, which is no special token: ignored"
             for verb, one in (("begin", 1), ("end", 2)))),
-        (("<a>", "</s>"), "", {"config": ids(True, [999, 257])}, None, (257,),
-         ("config.json says that texts begin with token True, which is no special token: ignored",)),
     ],
 )  # fmt: skip
 def test_files_come_before_the_tokenizer_and_this_before_names(

@@ -74,12 +74,6 @@ def test_the_answer_is_the_first_keys_value_and_decoys_are_between(text_in, spec
         assert sorted(candidates.tolist()) == sorted([int(value), *between.values()])
 
 
-def test_the_distance_alone_changes_with_the_depth(text_in):
-    probe, text = parse_probe("digression"), text_in(VOCABULARY)
-    ends = {probe.sequence(np.random.default_rng(3), 64, text, VOCABULARY, d).tokens[-5:].tobytes() for d in (0.0, 0.5)}
-    assert len(ends) == 1
-
-
 @pytest.mark.parametrize("spec", ["tracking", "(tracking:hops=3,chains=1)", "(tracking:hops=1,chains=4)"])
 @pytest.mark.parametrize("depth", [None, 0.0, 0.7])
 def test_the_answer_is_where_the_chain_of_assignments_ends(text_in, spec, depth):
