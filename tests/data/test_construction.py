@@ -147,14 +147,6 @@ def test_text_that_changes_while_it_is_read_makes_no_store(texts: Path) -> None:
     assert build("store") == build("whole")
 
 
-def test_max_tokens_counts_what_was_there_before(texts: Path) -> None:
-    settings = replace(SETTINGS, max_tokens=14_000)
-    whole = build("whole", settings)
-    interrupted("store", 9, settings=settings)
-    assert read_by_now("store") > 0
-    assert build("store", settings) == whole
-
-
 def test_who_goes_on_holds_out_nothing_that_the_tokenizer_learned_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

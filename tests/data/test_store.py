@@ -1,6 +1,5 @@
 """The token store: what goes in comes out, in the right split, whole or not at all."""
 
-import hashlib
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -110,14 +109,6 @@ class TestContent:
         assert store.manifest["source"] == "made up"
         assert store.vocab_size == 300
 
-    def test_a_special_token_spelled_out_is_text(self, tmp_path: Path) -> None:
-        spelled = Document("spelled", "before <eos> after <eos>")
-        store = build(tmp_path, [spelled, *DOCUMENTS])
-        tokens = contents(store)["spelled"]
-        assert tokens.count(store.manifest["eos_id"]) == 1
-        assert tokens[-1] == store.manifest["eos_id"]
-        assert store.tokenizer().decode(tokens[:-1]) == spelled.text
-
     def test_repeated_and_empty_documents_are_left_out(
         self, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -186,19 +177,6 @@ class TestLimits:
     def test_limits_that_leave_too_few_are_refused(self, tmp_path: Path, settings: dict[str, int], said: str) -> None:
         with pytest.raises(UserError, match=said):
             build(tmp_path, **settings)
-
-
-class TestSplits:
-    def test_held_out_documents_are_the_first_by_hash_among_the_long(self, store: Store) -> None:
-        long = sorted(
-            (hashlib.sha256(document.text.encode()).hexdigest(), document.id)
-            for document in DOCUMENTS
-            if len(encoded(store, document.text)) >= SETTINGS.min_heldout_tokens
-        )
-        assert len(long) > 30
-        tests, validations = round(len(long) / 4), round(len(long) / 20)
-        assert ids(store)["test"] == {name for _, name in long[:tests]}
-        assert ids(store)["validation"] == {name for _, name in long[tests : tests + validations]}
 
 
 class TestCorpusHash:

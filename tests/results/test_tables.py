@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from extrapolate import results
 from extrapolate.evaluation.rows import COLUMNS
 from extrapolate.model.config import ModelConfig
-from extrapolate.results.columns import REAL, Table
+from extrapolate.results.columns import Table
 from extrapolate.results.tables import EVAL_DOCUMENTS, EVALS, INSPECTIONS, PROBES, TASKS
 from extrapolate.runs.training_config import TrainingConfig
 
@@ -43,14 +42,6 @@ def test_every_setting_of_a_model_and_its_training_is_a_column() -> None:
 
 @pytest.mark.parametrize("table", [EVALS, EVAL_DOCUMENTS], ids=["evals", "eval_documents"])
 class TestRows:
-    def test_a_full_row_survives_two_merges(self, tmp_path: Path, table: Table) -> None:
-        number = next(column.name for column in table.columns if column.type == REAL and not column.required)
-        rows = [fill(table, extension="a"), fill(table, extension="b", **{number: None})]
-        again = fill(table, extension="b", **{number: 0.5})
-        results.merge(tmp_path / "t.parquet", rows, table)
-        results.merge(tmp_path / "t.parquet", [again], table)
-        assert pq.read_table(tmp_path / "t.parquet").to_pylist() == [rows[0], again]
-
     def test_every_part_of_the_key_tells_rows_apart(self, tmp_path: Path, table: Table) -> None:
         results.merge(tmp_path / "t.parquet", [fill(table)], table)
         for name in table.key:

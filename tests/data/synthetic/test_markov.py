@@ -30,18 +30,3 @@ def test_the_published_decline() -> None:
     mean = {n: process.optimum(documents[:, : n + 1]).mean() for n in (64, 1024)}
     assert mean[64] == pytest.approx(2.55, abs=0.03)
     assert mean[1024] == pytest.approx(2.06, abs=0.03)
-
-
-def test_chains_differ_between_documents_and_follow_their_rows() -> None:
-    documents = Markov(states=4, length=4000).draw(np.random.default_rng(0), 2)
-    counts = np.zeros((2, 4, 4))
-    for d in range(2):
-        np.add.at(counts[d], (documents[d, :-1], documents[d, 1:]), 1)
-    rows = counts / counts.sum(axis=-1, keepdims=True)
-    assert np.abs(rows[0] - rows[1]).max() > 0.2
-    halves = [np.zeros((4, 4)), np.zeros((4, 4))]
-    for half, part in zip(halves, np.split(documents[0], 2), strict=True):
-        np.add.at(half, (part[:-1], part[1:]), 1)
-    often = counts[0].sum(axis=1) > 400
-    first, second = (half[often] / half[often].sum(axis=-1, keepdims=True) for half in halves)
-    assert np.abs(first - second).max() < 0.12
