@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tokenizers import Tokenizer, models, processors
+from tokenizers import Tokenizer
 
-from extrapolate.data.special_tokens import SpecialTokens, around, find, usable_ids
+from extrapolate.data.special_tokens import SpecialTokens, find, usable_ids
 from extrapolate.data.tokenizer import load
 
 # As in Gemma, where <s> and </s> are HTML tags, in DeepSeek, and in a model of which a text may hold </s>.
@@ -67,14 +67,6 @@ def test_a_tokenizer_is_loaded_with_the_files_beside_it(tmp_path: Path, byte_tok
     tokenizer, special = load(written(tmp_path / "b", byte_tokenizer("<a>"), {"config": ids(256)}))
     assert (special.eos, tokenizer.token_to_id("<eos>")) == ((257,), 257)
     assert special.notes == (f"hf:{tmp_path}/b has no end-of-text token: <eos> is added, with the new id 257",)
-
-
-def test_what_stands_around_a_text(byte_tokenizer) -> None:
-    assert around(byte_tokenizer("<a>", "<b>", template="<a> <b> $A <b>")) == ([256, 257], [257])
-    assert around(byte_tokenizer("<a>")) == ([], [])
-    words = Tokenizer(models.WordLevel({"word": 0, "<a>": 1}, unk_token="none"))
-    words.post_processor = processors.TemplateProcessing("<a> $A", special_tokens=[("<a>", 1)])
-    assert around(words) == ([1], [])
 
 
 def test_ids_of_text_are_not_kept_of_a_configuration(byte_tokenizer) -> None:

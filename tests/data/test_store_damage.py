@@ -1,4 +1,4 @@
-"""A store that is damaged, half made, or being made by another: refused with what to do, or made again."""
+"""A store that is damaged or half made: refused with what to do."""
 
 import os
 import random

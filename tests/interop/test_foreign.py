@@ -60,30 +60,6 @@ def test_our_own_model_as_a_foreign_one_has_the_losses_that_it_has_here(rope: Ru
         assert theirs[["seed", "preset", "tokens", "training_seconds"]].isna().all(axis=None)
 
 
-def test_the_losses_are_those_of_its_logits(store: Path) -> None:
-    made = xt.foreign(counts, "Counts", seq_len=16, tokenizer=store)
-    table = xt.evaluate(made, data=store, protocols=["windows"], factors=FACTORS)
-    kept = xt.rows("ckpt/foreign-Counts")
-    assert kept["loss"].tolist() == table["loss"].tolist()
-    # By hand, at 1x: windows of 16 inputs from the documents' starts.
-    split = Store.open(store).split("test")
-    assert losses(table)["windows", 4] < losses(table)["windows", 1]  # more counts, better frequencies
-    documents = xt.rows("ckpt/foreign-Counts", "documents")
-    one = documents[(documents["factor"] == 1) & (documents["document"] == documents["document"].iloc[0])]
-    number = list(split.ids).index(one["document"].iloc[0])
-    tokens = split.slice(int(split.offsets[number]), int(split.offsets[number + 1])).astype(np.int64)
-    windows = int(one["n_targets"].sum()) // 16
-    expected = [
-        torch.nn.functional.cross_entropy(
-            counts(torch.from_numpy(tokens[None, 16 * w : 16 * w + 16]))[0],
-            torch.from_numpy(tokens[16 * w + 1 : 16 * w + 17]),
-        ).item()
-        for w in range(windows)
-    ]
-    assert (one["loss"] * one["n_targets"]).sum() / one["n_targets"].sum() == pytest.approx(np.mean(expected), rel=1e-5)
-    assert set(table["imported"]) == {"counts"}
-
-
 @pytest.mark.usefixtures("without_pictures")
 def test_mamba_trained_by_its_own_library_stands_in_the_same_table(
     rope: Run, store: Path, cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

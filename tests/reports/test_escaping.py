@@ -1,4 +1,4 @@
-"""Names from tables, which a stranger may have made, are only names: in pages, in LaTeX and in pictures."""
+"""Names from tables, which a stranger may have made, are only names, in Markdown."""
 
 import html
 import re

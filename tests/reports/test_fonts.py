@@ -1,4 +1,4 @@
-"""Letters that matplotlib's own font lacks, with a font made here and with none."""
+"""Letters that matplotlib's own font lacks."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How pictures draw models, from rows made by hand: what must hold with one model and with hundreds."""
+"""How pictures draw models, from rows made by hand: what is inside the axes, and what leaves the picture aloud."""
 
 import math
 from pathlib import Path

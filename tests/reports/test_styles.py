@@ -1,4 +1,4 @@
-"""Which colours models have, which of them a picture names, and how far its axis reaches."""
+"""Which colours models have, and how far the axis of a picture reaches."""
 
 import math
 

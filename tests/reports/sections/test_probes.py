@@ -1,4 +1,4 @@
-"""The section of a probe, from rows by hand: margins beside accuracies, and a probe without depths or candidates."""
+"""The section of a probe, from rows by hand: margins beside accuracies, chance, and a probe without depths."""
 
 from datetime import UTC, datetime
 from types import SimpleNamespace

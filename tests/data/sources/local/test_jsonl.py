@@ -1,4 +1,4 @@
-"""JSON Lines, and every way in which a line can be unusable."""
+"""JSON Lines, and how a line can be unusable."""
 
 from pathlib import Path
 
