@@ -121,12 +121,6 @@ def test_half_of_the_long_by_hash_are_kept(long: int, short: int, kept: int) -> 
     assert sorted(rows + others) == list(range(long + short))
 
 
-def test_repeated_documents_are_counted_once() -> None:
-    source = [Document(str(row), "xy"[row % 2] * 50) for row in range(20)] + documents([40, 50])
-    learning = Learning.of(source, 20, 10**6, lambda size: None)
-    assert len({text[0] for text in learning.texts(source, lambda size: None)}) == 2
-
-
 def test_only_the_first_characters_are_read() -> None:
     seen: list[int] = []
     source = documents([30] * 10)

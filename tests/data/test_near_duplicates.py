@@ -92,25 +92,9 @@ def test_what_stands_everywhere_makes_no_pairs(tmp_path: Path) -> None:
     assert found([*PLAIN, *texts], tmp_path) == (set(), set(range(6, 6 + len(texts))))
 
 
-@pytest.mark.parametrize(
-    "text", ["", "one two three", "?!", "word " * 40, "x" * 300_000, "слово дело " * 300, "字" * 900]
-)
+@pytest.mark.parametrize("text", ["", "one two three", "word " * 40, "x" * 300_000, "字" * 900])
 def test_a_text_of_any_kind_has_passages_or_none(text: str, tmp_path: Path) -> None:
     assert found([text, PLAIN[0], PLAIN[1]], tmp_path) == (set(), set())
-
-
-def test_other_scripts_are_read_as_well(tmp_path: Path) -> None:
-    cyrillic = str.maketrans("abcdefghijklmnop", "абвгдежзиклмнопр")
-    texts = [text.translate(cyrillic) for text in (*PLAIN, " — ".join(edition(BOOKS[1], 3)))]
-    assert found(texts, tmp_path) == ({(1, 6)}, set())
-
-
-def test_most_passages_are_the_same_after_an_insertion() -> None:
-    whole, moved = (passages(text.encode()) for text in (PLAIN[0], together(written(77, 1), BOOKS[0])))
-    same = {one["sketch"].tobytes() for one in whole} & {one["sketch"].tobytes() for one in moved}
-    assert len(same) >= len(whole) - 1 > 20
-    assert whole["total"].tolist() == [whole["words"].sum()] * len(whole)
-    assert 0.8 * 6000 < whole["words"].sum() <= 6000
 
 
 @pytest.fixture(scope="module")

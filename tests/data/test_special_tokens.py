@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tokenizers import Tokenizer, models, processors
+from tokenizers import Tokenizer
 
-from extrapolate.data.special_tokens import SpecialTokens, around, find, usable_ids
+from extrapolate.data.special_tokens import SpecialTokens, find, usable_ids
 from extrapolate.data.tokenizer import load
 
 # As in Gemma, where <s> and </s> are HTML tags, in DeepSeek, and in a model of which a text may hold </s>.
@@ -33,29 +33,20 @@ def ids(bos: object = None, eos: object = None) -> dict[str, object]:
     ("names", "template", "files", "bos", "eos", "notes"),
     [
         (GEMMA, "<bos> $A", {"config": ids(258, 257)}, 258, (257,), ()),
-        (GEMMA, "<bos> $A", {}, 258, (257,), ()),
-        (GEMMA, "", {}, 258, (257,), ()),
         (DEEPSEEK, "", {"config": ids(256, 257)}, 256, (257,), ()),
-        (DEEPSEEK, "", {}, 256, (257,), ()),
         (HTML, "", {"config": ids(256, 258)}, 256, (258,), ()),
-        (HTML, "", {}, 256, (258,), ()),
         (("<a>", "<b>"), "<a> $A <b>", {}, 256, (257,), ()),
         (("<a>", "<b>"), "", {"tokenizer_config": {"bos_token": "<a>", "eos_token": {"content": "<b>"}}}, 256, (257,),
          ()),
-        (("<a>", "<b>"), "", {"special_tokens_map": {"eos_token": "<b>"}}, None, (257,), ()),
         (("<a>", "<b>"), "", {"config": {"text_config": ids(256, [257, 256])}}, 256, (257, 256), ()),
         (("<a>", "<b>", "<c>"), "", {"config": ids(256, 257), "generation_config": ids(256, [258, 257])}, 256,
          (257, 258), ()),
         (("<a>", "<b>", "<c>"), "", {"config": ids(None, 257), "tokenizer_config": {"eos_token": "<c>"}}, None, (257,),
          (DISAGREE.format("end", "<b> (257)", "config.json", "tokenizer_config.json", "<c> (258)"),)),
-        (("<a>", "<s>"), "<a> $A", {"tokenizer_config": {"bos_token": "<s>"}}, 257, (),
-         (DISAGREE.format("begin", "<s> (257)", "tokenizer_config.json", "tokenizer.json", "<a> (256)"),)),
         # The configurations of transformers say 1 and 2 by default, which are bytes here; and there is no token 999.
         (("<s>", "</s>"), "", {"config": ids(1, 2)}, 256, (257,), tuple(
             f"config.json says that texts {verb} with token {one}, which is no special token: ignored"
             for verb, one in (("begin", 1), ("end", 2)))),
-        (("<a>", "</s>"), "", {"config": ids(True, [999, 257])}, None, (257,),
-         ("config.json says that texts begin with token True, which is no special token: ignored",)),
     ],
 )  # fmt: skip
 def test_files_come_before_the_tokenizer_and_this_before_names(
@@ -76,14 +67,6 @@ def test_a_tokenizer_is_loaded_with_the_files_beside_it(tmp_path: Path, byte_tok
     tokenizer, special = load(written(tmp_path / "b", byte_tokenizer("<a>"), {"config": ids(256)}))
     assert (special.eos, tokenizer.token_to_id("<eos>")) == ((257,), 257)
     assert special.notes == (f"hf:{tmp_path}/b has no end-of-text token: <eos> is added, with the new id 257",)
-
-
-def test_what_stands_around_a_text(byte_tokenizer) -> None:
-    assert around(byte_tokenizer("<a>", "<b>", template="<a> <b> $A <b>")) == ([256, 257], [257])
-    assert around(byte_tokenizer("<a>")) == ([], [])
-    words = Tokenizer(models.WordLevel({"word": 0, "<a>": 1}, unk_token="none"))
-    words.post_processor = processors.TemplateProcessing("<a> $A", special_tokens=[("<a>", 1)])
-    assert around(words) == ([1], [])
 
 
 def test_ids_of_text_are_not_kept_of_a_configuration(byte_tokenizer) -> None:

@@ -96,11 +96,6 @@ class TestProcesses:
         most = max(len(taken) - int(document.id) // 5 for document, _ in done)
         assert most == 4  # two with each of the processes, of which one waits
 
-    def test_a_failure_of_the_library_is_a_user_error(self) -> None:
-        fails = Tokenizer(models.WordLevel({"a": 0, "<eos>": 1}, unk_token="missing"))
-        with pytest.raises(UserError, match=r"the tokenizer cannot encode the text: .*"):
-            list(encoded(iter([[Document("x", "b")]] * 9), fails, 1, "uint16", 2))
-
     def test_one_that_is_killed_ends_all_with_a_message(
         self, trained: Tokenizer, monkeypatch: pytest.MonkeyPatch
     ) -> None:

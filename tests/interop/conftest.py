@@ -10,6 +10,7 @@ import datasets
 import huggingface_hub
 import pytest
 import torch
+from markupsafe import Markup
 from tokenizers import Tokenizer
 
 from extrapolate import specs
@@ -131,6 +132,13 @@ def few_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
             super().__init__(include_path=[*include_path, *own], include_defaults=False, **others)
 
     monkeypatch.setattr(known, "TaskManager", Few)
+
+
+@pytest.fixture
+def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports draw nothing: tests/reports look at pictures."""
+    monkeypatch.setattr("extrapolate.reports.plots.draw", lambda chart, path: path.touch())
+    monkeypatch.setattr("extrapolate.reports.svg.drawn", lambda chart: Markup("<svg></svg>"))
 
 
 @pytest.fixture

@@ -16,27 +16,26 @@ dynamic = pytest.importorskip("transformers.dynamic_module_utils")
 MAIN = "modeling_extrapolate.py"
 
 
-def files_of(folder: Path, encoding: str, *with_extensions: str) -> set[str]:
-    """Writes the code of a model, and returns the names of its files."""
+def code_for(encoding: str) -> dict[str, str]:
+    """The code of a model with all extensions, by file."""
     model = Model(ModelConfig(vocab_size=10), encoding, {}, seq_len=16)
-    classes = {type(model.encoding): encoding} | {extensions[name]: name for name in with_extensions}
-    code = code_of(model, classes)
-    for file, text in code.items():
-        (folder / file).write_text(text, encoding="utf-8")
-    return set(code)
+    return code_of(model, {type(model.encoding): encoding} | {extensions[name]: name for name in extensions.names()})
 
 
-@pytest.mark.parametrize("encoding", encodings.names())
-def test_transformers_finds_all_files_and_they_need_torch_and_transformers_alone(encoding: str, tmp_path: Path) -> None:
-    files = files_of(tmp_path, encoding, *extensions.names())
-    found = {Path(path).name for path in dynamic.get_relative_import_files(tmp_path / MAIN)}
-    assert found | {MAIN} == files
-    packages = {package for file in files for package in dynamic.get_imports(tmp_path / file)}
+def test_files_need_torch_and_transformers_alone(tmp_path: Path) -> None:
+    texts = {text for encoding in encodings.names() for text in code_for(encoding).values()}
+    for number, text in enumerate(sorted(texts)):
+        (tmp_path / f"{number}.py").write_text(text, encoding="utf-8")
+    packages = {package for file in tmp_path.iterdir() for package in dynamic.get_imports(file)}
     assert packages - sys.stdlib_module_names == {"torch", "transformers"}
     assert not packages & {"fcntl", "pwd", "resource"}  # Windows lacks them
 
 
-def test_the_files_are_those_that_the_model_imports(tmp_path: Path) -> None:
-    files = files_of(tmp_path, "fope")
-    assert {"encodings_fope.py", "encodings_rope.py"} <= files
-    assert not {"encodings_alibi.py", "encodings_wrapper.py", "extensions_positions.py"} & files
+def test_transformers_finds_all_files_and_they_are_those_that_the_model_imports(tmp_path: Path) -> None:
+    code = code_for("fope")
+    for file, text in code.items():
+        (tmp_path / file).write_text(text, encoding="utf-8")
+    found = {Path(path).name for path in dynamic.get_relative_import_files(tmp_path / MAIN)}
+    assert found | {MAIN} == set(code)
+    assert {"encodings_fope.py", "encodings_rope.py"} <= code.keys()
+    assert not {"encodings_alibi.py", "encodings_wrapper.py"} & code.keys()

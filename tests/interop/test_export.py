@@ -1,6 +1,5 @@
 """Exported runs give the same logits in transformers, at short and long lengths, and the same text with a cache."""
 
-import importlib
 import json
 import os
 import shutil
@@ -50,14 +49,7 @@ CASES: dict[str, tuple[str, str | None, dict[str, Any], str, bool]] = {
     "interleaved-qk-norm": ("rope:pairing=interleaved", None, {"qk_norm": True}, "Qwen3ForCausalLM", True),
     "biased": ("rope:pairing=interleaved", None, {"qkv_bias": True}, "Qwen2ForCausalLM", True),
     "gelu": ("rope", None, {"activation": "gelu_tanh"}, LLAMA, True),
-    "all-settings": (
-        "expe",
-        None,
-        {"activation": "gelu_tanh", **dict.fromkeys(COMBINED, True)},
-        OWN,
-        True,
-    ),
-    "all-settings-and-canon": ("fox", None, dict.fromkeys((*COMBINED, "canon"), True), OWN, False),
+    "all-settings": ("expe", None, {"activation": "gelu_tanh", **dict.fromkeys(COMBINED, True)}, OWN, True),
     "tied": ("rope", None, {"tied_embeddings": True}, LLAMA, True),
     "tied-own": ("alibi", None, {"tied_embeddings": True, "qk_norm": True, "ssmax": True}, OWN, True),
     "ssmax": ("rope", None, {"ssmax": True}, OWN, True),
@@ -71,7 +63,6 @@ CASES: dict[str, tuple[str, str | None, dict[str, Any], str, bool]] = {
     "same-names": ("random:base=sandwich", None, {}, OWN, False),
     "first": ("random:base=rope,evaluate=first", None, {}, OWN, True),
     "tuned+pi": ("rope", "pi", {}, OWN, False),
-    "tuned+log-n": ("expe", "log-n", {}, OWN, True),
     "tuned+yarn": ("rope", "yarn:factor=4,fast=2,slow=0.05", {}, LLAMA, True),
     "tuned+window": ("rope", "window", {}, SMOLLM, True),
     "own-file": (MY_ENCODING, None, {}, OWN, True),
@@ -81,25 +72,20 @@ CASES: dict[str, tuple[str, str | None, dict[str, Any], str, bool]] = {
         for encoding, extension, cls, cache in [
             ("rope", "pi:factor=4", LLAMA, True),
             ("rope", "pi", OWN, False),
-            ("rope", "ntk:factor=4", LLAMA, True),
             ("rope", "dynamic-ntk:factor=3", OWN, False),
             ("rope", "ntk-by-parts:factor=4,fast=2,slow=0.3", LLAMA, True),
             ("rope", "yarn:factor=4,fast=2,slow=0.3", LLAMA, True),
             ("rope", "yarn:factor=4,fast=2,slow=0.3,ramp=turns", OWN, True),
-            ("rope", "yarn:factor=4 + log-n", OWN, True),
             ("rope", "longrope:factor=4", LLAMA, False),
             ("rope", TWO_LISTS, LLAMA, False),
             ("rope", ONE_LIST, LLAMA, True),
             ("rope", "llama3:factor=4,slow=0.2,fast=1", LLAMA, True),
-            ("rope", "llama3", OWN, False),
             ("rope", "p-rope", OWN, True),
             ("rope", "temperature:c=0.4", OWN, False),
             ("rope", "window:size=5", SMOLLM, True),
-            ("rope", "window:size=5 + pi:factor=2", SMOLLM, True),
             ("rope", "sinks:sinks=2", OWN, True),
             ("rope", "lm-infinite:sinks=2,window=5", OWN, True),
             ("rope", "rerope:window=3,k=2", OWN, True),
-            ("rope", "self-extend", OWN, False),
             ("rope", "self-extend:group=4,window=3", OWN, True),
             ("rope", "dual-chunk", OWN, True),
             ("rope", "mrrope:factor=4", OWN, True),
@@ -112,9 +98,7 @@ CASES: dict[str, tuple[str, str | None, dict[str, Any], str, bool]] = {
             ("rnope", "llama4", OWN, True),
             ("rnope", "yarn:factor=4,layers=rotated", OWN, True),
             ("rnope", "window:size=5,layers=global", OWN, True),
-            ("rnope", "yarn:factor=4", OWN, True),
             ("rnope", "pi:factor=4", SMOLLM, True),
-            ("none", "window:size=5", SMOLLM, True),
             ("expe", "expe-scale:factor=0.5", OWN, True),
             ("learned", "table-resize", OWN, False),
         ]
@@ -187,8 +171,7 @@ def test_transformers_computes_and_generates_the_same(loaded: dict[str, Any], ex
 @pytest.mark.parametrize(
     ("name", "theta"),
     [
-        ("interleaved", 300.0), ("rnope", 10_000.0), ("rope+ntk:factor=4", 10_000.0 * 4 ** (16 / 14)),
-        ("rope+pi:factor=4", 10_000.0), ("tuned+yarn", 10_000.0),
+        ("interleaved", 300.0), ("rnope", 10_000.0), ("rope+pi:factor=4", 10_000.0), ("tuned+yarn", 10_000.0),
     ],
 )  # fmt: skip
 def test_readers_from_before_version_5_find_the_rotation(
@@ -204,13 +187,6 @@ def test_readers_from_before_version_5_find_the_rotation(
     with torch.no_grad():
         logits = transformers.AutoModelForCausalLM.from_pretrained(again)(expected[f"tokens{4 * L}"]).logits
     torch.testing.assert_close(logits, expected[f"logits{4 * L}"], rtol=0, atol=1e-5)
-
-
-def test_readers_from_before_version_5_find_where_the_long_list_begins(exported: Path) -> None:
-    """They look for it next to rope_scaling; without it the list would begin where the model's reach ends."""
-    config = json.loads((exported / f"rope+{TWO_LISTS}" / "config.json").read_text())
-    assert config["original_max_position_embeddings"] == L
-    assert config["max_position_embeddings"] == 4 * L
 
 
 @pytest.mark.parametrize("name", encodings.names())
@@ -243,7 +219,7 @@ class TestInProcess:
             exported / name, **options
         ).eval()
 
-    @pytest.mark.parametrize("name", ["alibi", "t5", "fox", "same-names", "rope+pi"])
+    @pytest.mark.parametrize("name", ["alibi", "same-names", "rope+pi"])
     def test_it_needs_no_trust(self, load: Callable[[str], Any], exported: Path, name: str) -> None:
         model = load(name)
         assert type(model).__module__ == "extrapolate.transformers"
@@ -329,19 +305,6 @@ class TestInProcess:
         one = transformers.DataCollatorWithFlattening()([{"input_ids": [1, 2, 3]}])
         assert model(**one).loss > 0
 
-    def test_a_text_ends_at_a_string(self, load: Callable[[str], Any], exported: Path) -> None:
-        model, prompt = load("alibi"), torch.arange(1, 5)[None]
-        tokenizer = transformers.AutoTokenizer.from_pretrained(exported / "alibi")
-        long = model.generate(prompt, max_new_tokens=NEW, do_sample=False)
-        first = tokenizer.decode(long[0, prompt.shape[1]])
-        options = {"stop_strings": [first], "tokenizer": tokenizer}
-        short = model.generate(prompt, max_new_tokens=NEW, do_sample=False, **options)
-        assert torch.equal(short, long[:, : prompt.shape[1] + 1])
-
-    def test_both_names_of_its_attention_are_taken(self, load: Callable[..., Any]) -> None:
-        for name in ("eager", "sdpa"):
-            load("alibi", attn_implementation=name)
-
     def test_more_tokens_find_room(self, load: Callable[[str], Any]) -> None:
         model, tokens = load("tied-own"), torch.arange(L)[None]
         before = model(tokens).logits
@@ -349,7 +312,7 @@ class TestInProcess:
         assert model.decoder.head.weight is model.decoder.embedding.weight
         torch.testing.assert_close(model(tokens).logits[..., :VOCABULARY], before)
 
-    @pytest.mark.parametrize("name", ["alibi", "fox", "all-settings", "rope+rerope:window=3,k=2"])
+    @pytest.mark.parametrize("name", ["fox", "all-settings"])
     def test_attention_of_each_new_token_is_a_row_of_the_whole(
         self, load: Callable[[str], Any], exported: Path, name: str
     ) -> None:
@@ -368,28 +331,8 @@ class TestInProcess:
         with pytest.raises(ValueError, match="keeps its past in a DynamicCache, not in a StaticCache"):
             load("alibi").generate(torch.arange(1, 5)[None], max_new_tokens=2, cache_implementation="static")
 
-    def test_beams_take_their_past_with_them(self, load: Callable[[str], Any]) -> None:
-        model, prompt = load("fox"), torch.arange(1, 5)[None]
-        texts = [
-            model.generate(prompt, max_new_tokens=4, num_beams=3, do_sample=False, use_cache=use_cache)
-            for use_cache in (True, False)
-        ]
-        assert torch.equal(*texts)
-
     @pytest.mark.filterwarnings("ignore:Mismatch dtype")  # a fused kernel is not used
-    @pytest.mark.parametrize(
-        "name",
-        [
-            "sinusoidal",
-            "learned+table-resize",
-            "expe",
-            "fox",
-            "wall",
-            "same-names",
-            "differential",
-            "canon",
-        ],
-    )
+    @pytest.mark.parametrize("name", ["learned+table-resize", "expe", "fox", "same-names", "canon"])
     def test_in_few_bits_positions_stay_in_float32(self, load: Callable[..., Any], exported: Path, name: str) -> None:
         model = load(name, dtype=torch.bfloat16)
         state = model.state_dict()
@@ -403,12 +346,6 @@ class TestInProcess:
         later = load(name).to(torch.bfloat16)
         with torch.no_grad():
             assert torch.equal(later(expected[f"tokens{4 * L}"]).logits, logits)
-
-    def test_without_transformers_it_says_what_to_install(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(sys.modules, "transformers", None)
-        monkeypatch.delitem(sys.modules, "extrapolate.transformers", raising=False)
-        with pytest.raises(ImportError, match=r"pip install 'extrapolate\[peers\]'"):
-            importlib.import_module("extrapolate.transformers")
 
 
 @pytest.mark.parametrize(

@@ -68,25 +68,6 @@ class TestFolder:
         for extension in ("pi", "ntk"):
             assert f" {extension}" not in card.lower().replace("description", "")
 
-    def test_the_card_of_a_run_that_was_not_evaluated_says_so(self, ckpt: Path, tmp_path: Path) -> None:
-        xt.export(ckpt / "none", tmp_path / "out")
-        card = (tmp_path / "out" / "README.md").read_text()
-        assert "It was not evaluated" in card
-        assert "The class is SmolLM3ForCausalLM, of transformers itself." in card
-        assert "trust_remote_code" not in card
-
-    def test_the_card_of_a_run_at_the_end_of_a_chain_names_its_lengths(self, ckpt: Path, tmp_path: Path) -> None:
-        path = ckpt / "rope"
-        for length in (32, 64):
-            path = xt.train(start=path, seq_len=length, tokens=2048, out=tmp_path / f"tuned-{length}").path
-        xt.evaluate(path, factors=(1, 2), protocols="windows", max_targets=64)
-        xt.export(path, tmp_path / "out")
-        card = (tmp_path / "out" / "README.md").read_text().replace("\n", " ")
-        assert "Training length: 64 tokens." in card
-        assert "It continues the run tuned-32. The first run of this chain was trained at 16 tokens." in card
-        assert "| 16 | 1 | " in card
-        assert "L is the training length of the first run of the chain, 16 tokens." in card
-
     def test_what_the_card_says_to_run_runs_and_no_folder_of_the_machine_is_in_it(
         self, ckpt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -120,12 +101,9 @@ class TestFolder:
 
 
 class TestUsersFiles:
-    @pytest.mark.parametrize("imports", ["plain", "under other names", "in other encodings"])
-    def test_names_that_both_have_stay_apart(
-        self, tmp_path: Path, random_run: Callable[..., Run], imports: str
-    ) -> None:
+    def test_names_that_both_have_stay_apart(self, tmp_path: Path, random_run: Callable[..., Run]) -> None:
         """Of the user's file, which has a `slopes`, a `register` and an `Attention` of its own."""
-        (tmp_path / "mine.py").write_bytes(IMPORTS[imports] + MINE)
+        (tmp_path / "mine.py").write_bytes(UNDER_OTHER_NAMES + MINE)
         run = random_run(tmp_path / "run", f"{tmp_path / 'mine.py'}:Mine")
         xt.export(run, tmp_path / "out")
         model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out", trust_remote_code=True)
@@ -144,13 +122,6 @@ class TestUsersFiles:
             xt.export(run.path, tmp_path / "out")
         assert xt.export(run.path, tmp_path / "out", trust_code=True).remote_code
 
-    def test_in_this_process_they_need_the_folders_code(self, random_run: Callable[..., Run], tmp_path: Path) -> None:
-        import extrapolate.transformers  # noqa: F401 (it registers the classes)
-
-        xt.export(random_run(tmp_path / "run", MY_ENCODING), tmp_path / "out")
-        with pytest.raises(ValueError, match="trust_remote_code=True"):
-            transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out", trust_remote_code=False)
-
     @pytest.mark.parametrize(
         ("line", "words"),
         [
@@ -164,17 +135,15 @@ class TestUsersFiles:
     def test_what_cannot_be_copied_is_refused(
         self, tmp_path: Path, random_run: Callable[..., Run], line: bytes, words: str
     ) -> None:
-        (tmp_path / "mine.py").write_bytes(line + b"\n" + IMPORTS["plain"] + MINE)
+        (tmp_path / "mine.py").write_bytes(UNDER_OTHER_NAMES.replace(b"import", line + b"\nimport", 1) + MINE)
         run = random_run(tmp_path / "run", f"{tmp_path / 'mine.py'}:Mine")
         with pytest.raises(UserError, match=words):
             xt.export(run, tmp_path / "out")
         assert not (tmp_path / "out").exists()
 
 
-# Each gives `scaled`, `torch` and a base class to `MINE`.
-IMPORTS = {
-    "plain": b"import torch\nimport extrapolate as xt\nfrom math import log as scaled\nBase = xt.Encoding\n",
-    "under other names": b"""\xef\xbb\xbfimport math, torch, extrapolate.encodings.base as theirs
+# It gives `scaled`, `torch` and a base class to `MINE`.
+UNDER_OTHER_NAMES = b"""\xef\xbb\xbfimport math, torch, extrapolate.encodings.base as theirs
 from typing import TYPE_CHECKING
 from extrapolate.encodings import (
     alibi,  # has `slopes`, too
@@ -186,10 +155,7 @@ def scaled(x):
     from extrapolate.encodings.alibi import slopes
     assert (theirs.Encoding, alibi.slopes, issubclass(UserError, ValueError)) == (Base, slopes, True)
     return math.log(x)
-""",
-    "in other encodings": "# -*- coding: latin-1 -*-\nfrom math import log as scaled\nimport torch\n\x0c\n"
-    "E = 'é\x85'; from extrapolate.encodings.base import Encoding as Base\nassert len(E) == 2\n".encode("latin-1"),
-}
+"""
 MINE = b"""
 
 def slopes(heads):

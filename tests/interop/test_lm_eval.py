@@ -5,19 +5,15 @@ import math
 import re
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
 import pytest
 import torch
 from tokenizers import Tokenizer, models
-from tokenizers.processors import TemplateProcessing
 
 import extrapolate as xt
 from extrapolate import results
-from extrapolate.api import estimating
-from extrapolate.data.special_tokens import SpecialTokens
 from extrapolate.interop import benchmarks
 from extrapolate.reports import tasks
 from extrapolate.runs.run import Run
@@ -31,9 +27,8 @@ CountingLM = pytest.importorskip("extrapolate.interop.lm_eval").CountingLM
 
 pytestmark = pytest.mark.usefixtures("offline")
 KNOWN = Path(lm_eval.__file__).parent / "tasks"
-HELLASWAG, ARC = KNOWN / "hellaswag", KNOWN / "arc"
+HELLASWAG = KNOWN / "hellaswag"
 QUESTIONS, LONG = 12, 48
-SUBJECT = ("config", "path", "name", "own_extension", "checkpoints", "load_model")  # what a run is asked for here
 
 
 def scores_of(table: pd.DataFrame) -> dict[tuple[str, str], float]:
@@ -134,58 +129,6 @@ def test_rows_say_what_was_asked_and_are_kept(ckpt: Path, copies: Path) -> None:
     assert set(with_shots["n_questions"]) == {QUESTIONS // 2}
 
 
-@pytest.mark.usefixtures("few_tasks")
-def test_another_edition_of_a_task_asks_other_questions(ckpt: Path, tmp_path: Path) -> None:
-    """The order of choices, a choice or the version differs; prompts and the index of the answer do not."""
-    (tmp_path / "sky.jsonl").write_text('{"text": "The sky is"}\n{"text": "The sea is"}\n')
-    task = {"task": "sky", "dataset_path": "json", "dataset_kwargs": {"data_files": {"test": f"{tmp_path}/sky.jsonl"}}}
-    task |= {"test_split": "test", "output_type": "multiple_choice", "doc_to_text": "{{text}}", "doc_to_target": 0}
-    hashes = set()
-    for choices, version in ((["blue", "red"], 1), (["red", "blue"], 1), (["blue", "sad"], 1), (["blue", "red"], 2)):
-        edition = task | {"doc_to_choice": choices, "metadata": {"version": version}}
-        (tmp_path / "sky.yaml").write_text(json.dumps(edition))
-        table = xt.evaluate_tasks(
-            ckpt / "rope", "sky", include_path=tmp_path, length=LONG, device="cpu", trust_code=True
-        )
-        hashes |= set(table["targets_hash"])
-    assert len(hashes) == 4
-
-
-SCORES = """
-import numpy as np
-
-def process(doc, results):
-    return {scores}
-"""
-
-
-@pytest.mark.usefixtures("few_tasks")
-def test_scores_of_numpy_count_and_those_of_an_earlier_edition_go(ckpt: Path, tmp_path: Path) -> None:
-    (tmp_path / "sky.jsonl").write_text('{"text": "The sky is"}\n')
-    (tmp_path / "sky.yaml").write_text(
-        f"""
-task: sky
-dataset_path: json
-dataset_kwargs: {{data_files: {{test: {tmp_path}/sky.jsonl}}}}
-test_split: test
-output_type: multiple_choice
-doc_to_text: "{{{{text}}}}"
-doc_to_choice: [blue, red]
-doc_to_target: 0
-process_results: !function scores.process
-metric_list: [{{metric: mine, aggregation: !function scores.first}}]
-"""
-    )
-    asked = {"include_path": tmp_path, "length": LONG, "device": "cpu", "trust_code": True}
-    first = "def first(found): return found[0]\n"
-    for scores, expected in (("{'mine': 0.5}", 0.5), ("{'mine': np.float32(0.25)}", 0.25)):
-        (tmp_path / "scores.py").write_text(SCORES.format(scores=scores) + first)
-        assert xt.evaluate_tasks(ckpt / "rope", "sky", **asked)["value"].tolist() == [expected]
-    (tmp_path / "scores.py").write_text(SCORES.format(scores="{'mine': 'good'}") + first)
-    with pytest.raises(xt.UserError, match="no score of sky is a number"):
-        xt.evaluate_tasks(ckpt / "rope", "sky", **asked)
-
-
 GROUP = """
 group: {name}
 task: [hellaswag, arc_easy]
@@ -269,28 +212,6 @@ def test_a_report_has_the_scores_beside_the_papers(evaluated: Path, copies: Path
         assert set(json.loads(line)) == names
 
 
-def test_lm_evals_own_bars_are_not_drawn(ckpt: Path, copies: Path, process: Any) -> None:
-    asked = ["--include-path", HELLASWAG, "--data-dir", copies, "--limit", 2, "--device", "cpu", "--trust-code"]
-    ended = process("eval-tasks", ckpt / "rope", "--tasks", "hellaswag", *asked).succeeded()
-    assert "hellaswag acc_norm" in ended.out
-    assert "it/s" not in ended.err
-
-
-def test_a_text_begins_with_what_the_tokenizer_begins_it_with(ckpt: Path) -> None:
-    plain, other = RunLM(ckpt / "rope", device="cpu"), Run.open(ckpt / "rope").tokenizer
-    other.post_processor = TemplateProcessing(single="<eos> $A", special_tokens=[("<eos>", plain.eot_token_id)])
-    special = SpecialTokens(eos=(plain.eot_token_id,))
-    subject = SimpleNamespace(
-        **{name: getattr(plain.run, name) for name in SUBJECT}, tokenizer=other, special_tokens=special
-    )
-    lm = RunLM(subject, device="cpu")
-    text = plain.tok_encode("some words of a text")
-    assert lm.tok_encode("some words of a text") == [lm.prefix_token_id, *text]
-    assert lm.tok_encode("some words of a text", add_special_tokens=False) == text
-    assert len(text) > 2
-    assert lm.prefix_token_id == plain.prefix_token_id == plain.eot_token_id
-
-
 @pytest.mark.usefixtures("few_tasks", "without_pictures")
 def test_the_commands_of_the_page_run(ckpt: Path, copies: Path, tmp_path: Path, cli: Any) -> None:
     (tmp_path / "copies").symlink_to(copies)
@@ -330,16 +251,3 @@ class TestEstimate:
         assert lm.generate_until([ask]) == [""]
         context = len(lm.tok_encode("w x y z"))
         assert lm.read == {(context, 1): context, (1, 1): 4}  # the context gives the first token
-
-    def test_fewer_questions_end_within_an_hour(self, ckpt, copies, monkeypatch) -> None:
-        class Slow(estimating.Speed):
-            def seconds(self, inputs) -> float:
-                return 7200.0
-
-        monkeypatch.setattr(estimating, "_timed", lambda model, *_: Slow(model, {}, 0.0, None))
-        found = xt.estimate_tasks(ckpt / "rope", "hellaswag", **FEW | {"data_dir": copies})
-        assert (found.seconds, found.lower, found.lower_s) == (7200.0, {"limit": 3}, 3600.0)
-
-    def test_a_mistyped_setting_is_refused(self, ckpt) -> None:
-        with pytest.raises(TypeError, match="lenght"):
-            xt.estimate_tasks(ckpt / "rope", "hellaswag", lenght=3)

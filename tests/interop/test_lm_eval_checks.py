@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -60,7 +59,6 @@ metric_list:
 """,
     "plain.yaml": "task: plain\ninclude: base.yaml\n",
     "helped.yaml": "task: helped\ninclude: base.yaml\nprocess_results: !function utils.results\n",
-    "classed.yaml": "task: classed\nclass: !function cls.Classed\n",
     "both.yaml": """
 group: both
 task: [plain, helped]
@@ -77,29 +75,9 @@ def results(doc, found):
 def best(found):
     return max(range(len(found)), key=lambda at: found[at][0])
 """,
-    "cls.py": """
-import os
-from lm_eval.api.task import ConfigurableTask
-from utils import results
-
-class Classed(ConfigurableTask):
-    def __init__(self, config=None):
-        file = os.path.join(os.path.dirname(__file__), "questions.jsonl")
-        super().__init__(config={
-            "task": "classed", "dataset_path": "json", "dataset_kwargs": {"data_files": {"test": file}},
-            "test_split": "test", "output_type": "multiple_choice", "doc_to_text": "{{q}}",
-            "doc_to_choice": "{{choices}}", "doc_to_target": "gold", "metadata": {"version": 1},
-            "metric_list": [{"metric": "acc", "aggregation": "mean", "higher_is_better": True}],
-        })
-
-    def process_results(self, doc, found):
-        return results(doc, found)
-""",
 }  # fmt: skip
 CHANGES = {
-    "nothing": ("base.yaml", "", "", set()),
-    "a helper in a folder below": ("parts/best.py", "return max", "return min", {"helped", "classed", "both"}),
-    "the class": ("cls.py", "return results", "return 1 and results", {"classed", "helped", "both"}),
+    "a helper in a folder below": ("parts/best.py", "return max", "return min", {"helped", "both"}),
     "how a group is averaged": ("both.yaml", "weight_by_size: true", "weight_by_size: false", {"both"}),
 }
 
@@ -120,30 +98,10 @@ def test_ones_own_tasks_are_known_by_all_their_code(
             (tmp_path / folder / name).write_text((at if name == "base.yaml" else "") + text.lstrip())
         sys.modules.pop("utils", None)
         monkeypatch.syspath_prepend(str(tmp_path / folder))
-        table = xt.evaluate_tasks(
-            run, ["both", "classed"], include_path=tmp_path / folder, device="cpu", trust_code=True
-        )
+        table = xt.evaluate_tasks(run, ["both"], include_path=tmp_path / folder, device="cpu", trust_code=True)
         hashes.append(table.drop_duplicates("task").set_index("task")["targets_hash"])
-    assert set(hashes[0].index) == {"plain", "helped", "both", "classed"}
+    assert set(hashes[0].index) == {"plain", "helped", "both"}
     assert {task for task in hashes[0].index if hashes[0][task] != hashes[1][task]} == others
-
-
-def test_code_of_a_task_that_was_edited_runs_whatever_its_time(store: Path, tmp_path: Path) -> None:
-    run = xt.train(
-        "rope", data=store, out=tmp_path / "run", seq_len=16, tokens=512, batch_tokens=256, width=32, layers=1, heads=2,
-        precision="fp32",
-    )  # fmt: skip
-    own = tmp_path / "own"
-    own.mkdir()
-    for name in ("questions.jsonl", "helped.yaml", "base.yaml"):
-        at = f"dataset_kwargs: {{data_files: {{test: {own / 'questions.jsonl'}}}}}\n" if name == "base.yaml" else ""
-        (own / name).write_text(at + TASKS[name].lstrip())
-    for score in (1.0, 0.5):
-        (own / "utils.py").write_text(f"def results(doc, found):\n    return {{'acc': {score}}}\n")
-        os.utime(own / "utils.py", (1.7e9, 1.7e9))
-        table = xt.evaluate_tasks(run, ["helped"], include_path=own, device="cpu", trust_code=True)
-        assert table["value"].tolist() == [score]
-    assert not list(own.rglob("__pycache__"))
 
 
 def test_a_folder_of_data_has_no_modules(store: Path, tmp_path: Path) -> None:
@@ -161,24 +119,6 @@ xt.evaluate_tasks(run, "extrapolate_needle", limit=1, length=256, data_dir="data
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
     assert not list(tmp_path.rglob("ran"))
-
-
-def test_a_groups_own_average_is_known_by_its_source() -> None:
-    """Not by its address, which is another in every process."""
-    benchmarks = pytest.importorskip("extrapolate.interop.benchmarks")
-
-    def of(aggregation: object) -> str:
-        metrics = [SimpleNamespace(metric="acc", aggregation=aggregation)]
-        return benchmarks._aggregation_of(SimpleNamespace(aggregate_metric_list=metrics))
-
-    def made() -> object:
-        def average(scores, sizes, weight_by_size):
-            return max(scores)
-
-        return average
-
-    assert of(made()) == of(made())
-    assert len({of(made()), of("mean"), of(of)}) == 3
 
 
 def test_a_task_that_scores_otherwise_is_another_one() -> None:

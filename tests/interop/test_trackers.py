@@ -29,18 +29,6 @@ def needs(name: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(not there, reason=f"{name} is not installed: pip install 'extrapolate[trackers]'")
 
 
-class Said:
-    """Progress that records its messages."""
-
-    def __init__(self) -> None:
-        self.messages: list[str] = []
-
-    def say(self, message: str) -> None:
-        self.messages.append(message)
-
-    display = staticmethod(xt.Terminal().display)
-
-
 def same(found: list[tuple[str, int, float]], run: Path) -> None:
     """Asserts that no point of the log is missing or doubled, and that each has the log's value."""
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
@@ -144,27 +132,6 @@ def test_wandb_has_each_point_once(store: Path, tmp_path: Path, monkeypatch: pyt
     assert len(identities) == 1
 
 
-@needs("wandb")
-def test_wandb_asks_for_no_key_and_waits_for_no_server_long(
-    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told: list[Any] = []
-
-    def init(settings: Any, **options: Any) -> None:
-        told.append(settings)
-        raise ConnectionError("no route")
-
-    monkeypatch.setattr("wandb.setup", lambda settings: told.append(settings))
-    monkeypatch.setattr("wandb.init", init)
-    assert xt.train(**SETTINGS, data=store, out=tmp_path / "run", tracker="wandb").finished
-    before, begun = told
-    assert before.silent  # then it raises an error in place of a question
-    assert begun.init_timeout == 20
-    monkeypatch.setenv("WANDB_INIT_TIMEOUT", "200")
-    xt.train(**SETTINGS, data=store, out=tmp_path / "patient", tracker="wandb")
-    assert told[-1].init_timeout == 90  # as the library reads it later, from the variable
-
-
 @needs("trackio")
 def test_trackio_has_each_point_once(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from trackio import sqlite_storage
@@ -201,30 +168,6 @@ def test_a_resumed_training_goes_on_in_its_run_from_where_it_was_saved(store: Pa
     assert [step for _, step, values in kept if "loss" in values] == [1, 2, 3, 4, 3, 4, 5]
     assert [step for _, step, values in kept if "val_loss" in values] == [1, 2, 3, 3, 4, 5]
     assert not any("step" in values or ("val_loss" in values and "tokens" in values) for *_, values in kept)
-
-
-def test_another_run_in_the_same_folder_is_another_one(store: Path, tmp_path: Path, kept) -> None:
-    """A run that was killed before its first save starts over, here with the same settings."""
-    begin(store, tmp_path / "run", last=2, save_every=10**9, tracker="pytest")
-    xt.train(**SETTINGS, data=store, out=tmp_path / "run", tracker="pytest")
-    first, second = dict.fromkeys(name for name, *_ in kept)
-    assert [step for name, step, values in kept if name == first and "loss" in values] == [1, 2]
-    assert [step for name, step, values in kept if name == second and "loss" in values] == [1, 2, 3, 4, 5]
-
-
-def test_a_tracker_that_fails_ends_nothing_and_says_so_once(
-    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(values: dict[str, float], step: int) -> None:
-        raise ConnectionError("no route")
-
-    opened = Opened(refuse, lambda: pytest.fail("it is asked again"), "nowhere")
-    monkeypatch.setitem(trackers._OPEN, "pytest", lambda *_: opened)
-    said = Said()
-    run = xt.train(**SETTINGS, data=store, out=tmp_path / "run", tracker="pytest", progress=said)
-    assert run.finished
-    warnings = [message for message in said.messages if "failed" in message]
-    assert warnings == ["pytest failed (no route): the training goes on without it"]
 
 
 def test_an_unknown_tracker_and_one_that_is_not_installed_are_refused_before_anything_starts(

@@ -59,13 +59,6 @@ def test_the_interval_is_over_the_windows_of_all_depths() -> None:
     assert found.loc[("ends", "needle", 2.0), ["accuracy", "low", "high"]].isna().all()
 
 
-def test_seeds_are_averaged_and_add_no_windows() -> None:
-    both = pd.DataFrame([*rows_of("A", "needle", {1: 1.0}), *rows_of("A", "needle", {1: 0.9}, seed=1)])
-    (row,) = accuracies(both).to_dict("records")
-    assert row["accuracy"] == pytest.approx(0.95)
-    assert (row["low"], row["high"]) == pytest.approx(wilson(0.95, 2 * TRIALS))
-
-
 def test_a_model_reaches_as_far_as_all_probes_surely_pass() -> None:
     found = effective_lengths(ROWS).set_index("model")
     assert found["length"].fillna(0).to_dict() == {"A": 128, "B": 512, "C": 0, "ends": 64}
@@ -136,20 +129,6 @@ def test_the_own_length_is_how_far_a_share_of_what_is_learned_at_1x_is_kept() ->
     assert found["own_factor"].fillna(0).tolist() == [4, 2, 0, 0, 2]
     # Too few windows: the accuracy of 1x is no sure share of itself.
     assert at(0.85, OWN.assign(n_trials=5))["own_length"].isna().all()
-
-
-def test_without_1x_there_is_no_own_length_and_what_is_below_it_does_not_count() -> None:
-    beyond = at(0.75, OWN[OWN["factor"] > 1])
-    assert beyond[["own_length", "own_factor", "own_ends_at", "own_fails"]].isna().all(axis=None)
-    one_lacks = OWN[(OWN["probe"] == "needle") | (OWN["factor"] > 1)]
-    assert at(0.75, one_lacks).set_index("model")["own_length"].fillna(0).to_dict() == {
-        "little": 256, "bit": 0, "never": 0, "one of two": 0, "two": 0,
-    }  # fmt: skip
-    half = pd.DataFrame(rows_of("little", "needle", {1: 0.1}))
-    shorter = pd.concat([OWN, half.assign(factor=0.5, length=L // 2)])
-    assert at(0.75, shorter)["own_length"].equals(at(0.75, OWN)["own_length"])
-    data = SimpleNamespace(probes=OWN[OWN["factor"] > 1])
-    assert "| n/a | 1 |" in markdown(EffectiveLength.part(data, "models").blocks)
 
 
 def test_the_section_says_which_probes_and_which_threshold(tmp_path) -> None:

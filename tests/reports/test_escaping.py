@@ -1,4 +1,4 @@
-"""Names from tables, which a stranger may have made, are only names: in pages, in LaTeX and in pictures."""
+"""Names from tables, which a stranger may have made, are only names, in Markdown."""
 
 import html
 import re
@@ -66,18 +66,6 @@ def test_a_page_shows_any_name_and_reads_nothing_in_it(name: str) -> None:
     check(name)
 
 
-def test_a_word_in_backticks_is_code_in_both_pages_or_in_neither() -> None:
-    said = "`max_targets` or `of = {seed = 0}` in `config.json`, not `<b>` or a`b"
-    text = Text(said, code=True)
-    code = "<code>max_targets</code> or <code>of = {seed = 0}</code> in <code>config.json</code>"
-    tags = f"{code}, not `&lt;b&gt;` or a`b"
-    assert text.html() == f"<p>{tags}</p>"
-    assert PARSER.render(text.markdown()) == f"<p>{tags}</p>\n"
-    plain = Text(said)
-    assert plain.html() == f"<p>{html.escape(said)}</p>"
-    assert PARSER.render(plain.markdown()) == f"<p>{html.escape(said)}</p>\n"
-
-
 @pytest.mark.parametrize("name", ORDINARY)
 def test_an_ordinary_name_stays_readable(name: str) -> None:
     assert escaping.markdown(name) == name
@@ -85,20 +73,6 @@ def test_an_ordinary_name_stays_readable(name: str) -> None:
 
 def test_what_cannot_be_printed_is_left_out() -> None:
     assert escaping.one_line("a\x00\x1b[31m\ud800b\n\tc\u202ed\xa0e\n") == "a[31mb  cd e"
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_a_picture_shows_a_name_as_it_is(name: str) -> None:
-    from matplotlib.cbook import is_math_text
-    from matplotlib.text import Text as Drawn
-
-    made = escaping.label(name)
-    assert not is_math_text(made)
-    assert len(made.replace(r"\$", "$")) <= escaping.LONGEST + 1
-    assert not made.startswith("_")  # matplotlib leaves it out of the legend
-    shown, is_formula = Drawn()._preprocess_math(made)
-    assert not is_formula
-    assert shown.strip()[:50] == escaping.one_line(name)[:50]
 
 
 def test_numbers_in_names_are_in_order() -> None:

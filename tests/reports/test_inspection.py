@@ -26,11 +26,6 @@ def test_a_table_is_of_one_run_extension_and_split() -> None:
     assert list(titles(row(1.0), row(2.0, split="validation"))) == ["RoPE (rope, test)", "RoPE (rope, validation)"]
 
 
-def test_extensions_of_one_name_are_not_averaged() -> None:
-    one, other = (row(value, model="RoPE + Half", extension=text) for value, text in ((1.0, "a.py:H"), (3.0, "b.py:H")))
-    assert titles(one, other) == {"RoPE + Half (a.py:H) (rope)": [1.0], "RoPE + Half (b.py:H) (rope)": [3.0]}
-
-
 def test_other_windows_are_another_table() -> None:
     """A later inspection, of other factors, reads other windows, and replaces only the rows of its own lengths."""
     later = [row(1.0), row(2.0, factor=4.0)]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from markupsafe import Markup
 
 import extrapolate as xt
 from extrapolate.reports import latex
@@ -38,6 +39,7 @@ def report(write_run, tmp_path_factory) -> Path:
         write_run(folder / "runs" / str(at), change)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("extrapolate.reports.plots.draw", lambda chart, path: path.touch())
+        patched.setattr("extrapolate.reports.svg.drawn", lambda chart: Markup("<svg></svg>"))
         xt.report(folder / "runs", folder / "report")
     return folder / "report"
 
@@ -77,14 +79,7 @@ def test_a_name_is_no_command():
 
 
 @pytest.mark.parametrize(
-    ("text", "made"),
-    [
-        ("θ ≥ 2", r"\ensuremath{\theta} \ensuremath{\geq} 2"),
-        ("λ², Ω", r"\ensuremath{\lambda}\textsuperscript{2}, \ensuremath{\Omega}"),
-        ("é ç Å", r"\'{e} \c{c} \r{A}"),
-        ("名", "U+540D"),
-        ("[1]*", "{[}1{]}{*}"),
-    ],
+    ("text", "made"), [("θ ≥ 2", r"\ensuremath{\theta} \ensuremath{\geq} 2"), ("名", "U+540D"), ("[1]*", "{[}1{]}{*}")]
 )
 def test_characters_beyond_ascii(text, made):
     assert latex.escaped(text) == made

@@ -5,19 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from extrapolate import results
 from extrapolate.extensions import stack
 from extrapolate.names import AS_TRAINED
-from extrapolate.reports.published import (
-    CELLS,
-    FILE,
-    PublishedTable,
-    Repeating,
-    cell_rows,
-    of_tasks,
-    published,
-    write_cells,
-)
+from extrapolate.reports.published import PublishedTable, Repeating, cell_rows, of_tasks, published
 from extrapolate.runs.presets import preset
 from extrapolate.studies.cells import cells_of
 from extrapolate.studies.study import read_study
@@ -68,13 +58,6 @@ def test_numbers_are_those_of_the_papers() -> None:
     assert number("depth", "RoPE (12 layers)", "Time of 1,000 steps") == pytest.approx(2.6053 / 2.4168, abs=5e-4)
 
 
-def test_a_table_of_benchmarks_names_a_task_for_each_column() -> None:
-    (table,) = of_tasks()
-    assert table.name not in published()
-    assert [column.task for column in table.columns] == ["hellaswag", "mmlu", "arc_challenge", "arc_easy"]
-    assert {row.name: row.values for row in table.rows}["ExQPE M scaled"] == [0.32, 0.26, 0.25, 0.31]
-
-
 @pytest.mark.parametrize("scale", [None, "tiny"])
 def test_the_studies_of_the_examples_repeat_every_row(scale: str | None) -> None:
     named = [(file, name) for file in STUDIES for name in read_study(file, scale).published]
@@ -109,15 +92,6 @@ def test_which_cells_repeat_which_rows() -> None:
     assert found["0.75-RoPE"] == {None}
     cells = [Repeating(f"expe-s{seed}", "expe", "tiny", 4, "t") for seed in (0, 1)]
     assert runs("expe-table-2", *cells)["ExPE"] == {"expe-s0", "expe-s1"}
-
-
-def test_what_a_study_leaves_goes_when_it_names_no_table_any_more(tmp_path: Path) -> None:
-    write_cells(tmp_path, ["expe-table-2"], [SMALL])
-    rows = results.read(tmp_path / FILE, CELLS)
-    assert {row["table"] for row in rows} == {"expe-table-2"}
-    assert {row["run"] for row in rows} == {"rope-s", None}
-    write_cells(tmp_path, [], [SMALL])
-    assert not (tmp_path / FILE).exists()
 
 
 def test_every_file_of_data_is_in_the_wheel() -> None:

@@ -1,18 +1,14 @@
 """What a study asks, answered from rows made by hand in which the truth is known."""
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-import extrapolate as xt
-from extrapolate import results
-from extrapolate.errors import UserError
 from extrapolate.reports.load_tables import LoadedTables
-from extrapolate.reports.questions import FILE, QUESTIONS, answers, write_questions
+from extrapolate.reports.questions import FILE, answers, write_questions
 from extrapolate.reports.report_data import ReportData
 from extrapolate.statistics.sums import settings
 
@@ -70,31 +66,6 @@ def test_what_is_undecided_says_what_would_decide_it(tmp_path: Path) -> None:
     assert "nats over 3 seeds and 40 documents. Deciding a difference of this size would take " in said
 
 
-@pytest.mark.usefixtures("without_pictures")
-def test_an_ablation_with_one_seed_takes_none_from_a_question(write_run: Callable[..., Path], tmp_path: Path) -> None:
-    """Each model of the table has its own seeds, and a question those that its two sides share."""
-
-    def like(model: str, seed: int, offset: float) -> Callable[[dict], dict | None]:
-        own = {"run": f"{model}-{seed}", "model": model, "encoding": model, "config_hash": model, "seed": seed}
-        own |= {"weights_sha256": f"{model} {seed}"}
-        return lambda row: row | own | {"loss": row["loss"] + offset} if row["extension"] == "as-trained" else None
-
-    seeds = {"Full": (0, 1, 2), "Without": (0, 1, 2), "Ablated": (0,)}
-    for model, own in seeds.items():
-        for seed in own:
-            off = 0.1 * seed + (0.3 + 0.01 * seed if model == "Without" else 0.0)
-            write_run(tmp_path / "study/runs" / f"{model}-{seed}", like(model, seed, off))
-    question = {"question": 0, "a": "Without", "b": "Full", "factor": 2.0, "extension": "as-trained"}
-    write_questions(
-        tmp_path / "study",
-        [question | {"side": side, "run": f"{question[side]}-{seed}"} for side in "ab" for seed in (0, 1, 2)],
-    )
-    report = xt.report(tmp_path / "study/runs", tmp_path / "report")
-    assert report.tables["fixed-target"].set_index("Model")["Seeds"].to_dict() == {m: len(s) for m, s in seeds.items()}
-    page = (tmp_path / "report/report.md").read_text()
-    assert re.search(r"Without is worse than Full at 2x: \+0\.310 \[[^]]*\] nats over 3 seeds", page)
-
-
 def test_one_seed_says_that_three_are_needed(tmp_path: Path) -> None:
     (said,) = answered(tmp_path, ("ALiBi", "RoPE"), seeds=1)
     assert said.startswith("ALiBi is better than RoPE at 8x: ")
@@ -123,12 +94,3 @@ def test_nothing_asked_and_nothing_found(tmp_path: Path) -> None:
     losses = {"RoPE": 5.0, "FoX": 4.6}
     assert answered(tmp_path, ("ALiBi", "RoPE"), losses=losses) == [nothing.format(8) + "ALiBi has none."]
     assert answered(tmp_path, ("ALiBi", "T5"), losses=losses) == []  # the question of another report
-
-
-def test_a_damaged_table_is_refused(tmp_path: Path) -> None:
-    answered(tmp_path, ("ALiBi", "RoPE"))
-    assert len(results.read(tmp_path / FILE, QUESTIONS)) == 6
-    runs = {tmp_path / "runs" / "ALiBi-0": "ALiBi-0"}
-    (tmp_path / FILE).write_bytes(b"PAR1")
-    with pytest.raises(UserError, match=r"questions.parquet is damaged"):
-        answers(ReportData(LoadedTables(runs, ())), "fixed-target")

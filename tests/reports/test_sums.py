@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 
 from extrapolate import results
@@ -62,12 +61,6 @@ def test_documents_are_resampled_whole_and_stretches_where_documents_are_few(
     assert found.clusters == clusters
     alike = np.repeat(effect, clusters // documents)
     assert found.error == pytest.approx(alike.std(ddof=1) / clusters**0.5)
-
-
-def test_texts_are_grouped_in_their_own_order_whatever_came_first() -> None:
-    frame = as_frame(pa.table({"document": pa.chunked_array([["b", "c"], ["a", "b"]]).dictionary_encode()}))
-    assert frame["document"].tolist() == ["b", "c", "a", "b"]
-    assert frame.groupby("document", observed=True).ngroup().tolist() == [1, 2, 0, 1]
 
 
 def test_documents_take_the_names_of_their_rows_and_those_without_a_loss_go(

@@ -1,23 +1,18 @@
 """Tables from rows made by hand."""
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from extrapolate.reports import probes, tables
+from extrapolate.reports import tables
 from extrapolate.results.groups import SETTINGS
 from extrapolate.statistics.comparable import (
-    at_some_lengths,
     comparable,
     frame_of,
-    not_evaluated,
-    of_one_parent,
     same_targets,
     unequal_training,
-    values_of,
 )  # fmt: skip
 
 
@@ -175,36 +170,6 @@ def test_models_that_were_not_trained_alike_are_said() -> None:
     assert "(some continue another run)" in warning
 
 
-def test_a_model_that_continues_other_weights_than_those_shown_is_said() -> None:
-    """Its parent was trained again."""
-
-    def continued(weights: str) -> list[str]:
-        child = row("c", "RoPE, tuned", 1, 4.1, setting_hash="u", origin="r", origin_sha256=weights)
-        return unequal_training(frame(row("r", "RoPE", 1, 4.0), child))
-
-    assert len(continued("r")) == 1
-    assert continued("old")[1:] == ["RoPE, tuned: the run r that it continues had other weights than r has here"]
-
-
-def test_seeds_of_one_parent_are_said() -> None:
-    def tuned(*origins: str | None, names: Sequence[str] = ()) -> pd.DataFrame:
-        rows = [row(f"r{at}", "RoPE", 1, 4.0, seed=at, origin_sha256=one) for at, one in enumerate(origins)]
-        return frame(*(one | {"origin": name} for one, name in zip(rows, names or origins, strict=True)))
-
-    assert of_one_parent(tuned(None, None)) == of_one_parent(tuned("a", "b")) == of_one_parent(tuned("a")) == []
-    said = "seeds of RoPE continue the same run (a): intervals leave out what its own seed decided"
-    assert of_one_parent(tuned("a", "a", "a")) == [said]
-    assert of_one_parent(tuned("a", "b", "a")) == [said.replace("(a)", "(a, b)")]
-    assert of_one_parent(tuned("x", "y", names=("a", "a"))) == []  # two runs of one name
-    assert of_one_parent(tuned("x", "x", names=("a", "b"))) == [said.replace("(a)", "(a, b)")]  # a copy
-
-
-def test_lengths_at_which_a_model_was_not_evaluated_are_said() -> None:
-    some = [row("r", "RoPE", factor, 4.0) for factor in (1, 2, 4)]
-    assert at_some_lengths(frame(*some, row("l", "Learned", 1, 4.0))) == ["not evaluated at 2x, 4x: Learned"]
-    assert at_some_lengths(frame(*some, *(row("l", "Learned", factor, None) for factor in (1, 2, 4)))) == []
-
-
 def test_models_that_learned_from_other_text_are_named() -> None:
     rows = frame(row("r", "RoPE", 1, 4.0), row("e", "ExPE", 1, 4.0, training_corpus="d", setting_hash="t"))
     rows = rows.assign(caption="", version="", commit="", machine="m", n_targets=8, n_documents=2, training_version="",
@@ -215,11 +180,6 @@ def test_models_that_learned_from_other_text_are_named() -> None:
     assert "other text" not in tables.caption(rows.assign(training_corpus="c"))
     alike = rows.assign(training_corpus="c", lr=[0.02, 0.007])
     assert "not trained alike (lr 0.007, 0.02)" in tables.caption(alike)
-
-
-def test_the_last_checkpoint_of_each_run_is_shown() -> None:
-    rows = frame(row("r", "RoPE", 1, 4.5, step=5), row("r", "RoPE", 1, 4.0), row("e", "ExPE", 1, 4.1, step=7))
-    assert comparable(rows, {})["loss"].tolist() == [4.0, 4.1]
 
 
 def test_other_targets_are_left_out_and_said() -> None:
@@ -242,18 +202,6 @@ def test_the_newest_of_as_many_targets_is_shown() -> None:
     assert same_targets(rows)[0]["loss"].tolist() == [4.1]
 
 
-def test_the_spread_over_seeds() -> None:
-    rows = frame(
-        *(row(f"r{seed}", "RoPE", 1, 4.0 + seed / 10, seed=seed) for seed in (0, 1, 2)),
-        row("e", "ExPE", 1, 4.2),
-    )
-    table = tables.seed_spread(rows).set_index("Model")
-    assert table.loc["RoPE", "ev=1"] == pytest.approx(0.1)  # with n - 1
-    assert pd.isna(table.loc["ExPE", "ev=1"])
-    assert table["Seeds"].to_dict() == {"RoPE": 3, "ExPE": 1}
-    assert tables.seed_spread(rows[rows["seed"] == 0]) is None
-
-
 def test_the_worst_seed_is_that_of_each_length() -> None:
     rows = frame(
         *(row(f"r{seed}", "RoPE", factor, 4.0 + seed * side / 10, seed=seed) for seed in (0, 1, 2)
@@ -269,37 +217,10 @@ def test_the_worst_seed_is_that_of_each_length() -> None:
     assert tables.worst_seed(rows[rows["seed"] == 0]) is None
 
 
-def test_the_worst_seed_on_a_probe_is_over_its_depths() -> None:
-    """Each depth has another worst seed, and neither is the worst of all."""
-    shares = {0: (0.1, 0.9), 1: (0.9, 0.2), 2: (0.45, 0.4)}
-    rows = pd.DataFrame(
-        [
-            {"model": "RoPE", "factor": 2.0, "seed": seed, "depth": depth, "accuracy": share}
-            for seed, mine in shares.items()
-            for depth, share in enumerate(mine)
-        ]
-    )
-    (worst,) = probes.worst_seed(rows).to_dict("records")
-    assert worst == {"Model": "RoPE", "Accuracy (ev=2)": pytest.approx(0.425), "Seeds": 3}
-    assert probes.worst_seed(rows[rows["seed"] == 1]) is None
-
-
 def imported(model: str, factor: float, loss: float) -> dict[str, Any]:
     """A row of a checkpoint of which it is not known how it was trained."""
     unknown = dict.fromkeys(("seed", "preset", "tokens", "training_machine", "training_precision", "training_seconds"))
     return row(f"a-{model}", model, factor, loss, imported="a/b", encoding="rope", display="RoPE", **unknown)
-
-
-def test_what_is_unknown_is_told_beside_what_is_known() -> None:
-    rows = frame_of([row("e", "ExPE", 1, 4.1), imported("Small", 1, 4.0), row("r", "RoPE", 1, 4.0, tokens=50)])
-    assert values_of(rows, "tokens") == ["50", "1000", "unknown"]
-    assert values_of(rows, "preset", str.upper) == ["TINY", "unknown"]
-    assert values_of(rows, "model") == ["ExPE", "RoPE", "Small"]
-    assert values_of(rows[rows["imported"].isna()], "tokens") == ["50", "1000"]
-    rows["setting_hash"] = ["s", "t", "s"]
-    [warning] = unequal_training(rows)
-    assert "tokens 50, 1000, unknown" in warning
-    assert "origin" not in warning
 
 
 def test_the_best_extension_is_compared_with_the_run_as_it_was_trained() -> None:
@@ -311,38 +232,3 @@ def test_the_best_extension_is_compared_with_the_run_as_it_was_trained() -> None
     assert "without" not in line
     [line] = tables.verdicts([row("r", tuned, 1, 5.5, extension="as-trained"), taken_off], "windows")
     assert line == f"r, 1x: {tuned} 5.500: no extension is lower"
-
-
-def test_an_extension_is_not_lower_by_what_the_digits_do_not_show() -> None:
-    plain = [row("r", "RoPE", factor, 5.0, extension="as-trained") for factor in (1, 2)]
-    extended = [row("r", "RoPE + PI", 1, 4.9999, extension="pi"), row("r", "RoPE + PI", 2, 4.99, extension="pi")]
-    assert tables.verdicts([*plain, *extended], "windows") == [
-        "r, 1x: RoPE 5.000: no extension is lower",
-        "r, 2x: RoPE + PI 4.990, -0.010 against the run as it was trained; at 1x it costs +0.000",
-    ]
-
-
-def test_what_an_extension_costs_is_left_out_where_the_plain_model_has_no_loss() -> None:
-    """A learned table ends at L, and only its extension goes on."""
-    rows = [
-        row("l", "Learned", 2, None, extension="as-trained"),
-        row("l", "Learned + table-resize", 2, 5.0, extension="pi"),
-    ]
-    rows += [row("l", "Learned", 4, None, extension="as-trained"), row("l", "Learned + pi", 4, 6.0, extension="other")]
-    assert tables.verdicts(rows, "windows") == [
-        "l, 2x: Learned + table-resize 5.000",
-        "l, 4x: Learned + pi 6.000",
-    ]
-
-
-def test_learning_rates_are_shown_as_they_were_given() -> None:
-    rates = pd.DataFrame({"Model": ["rope", "rope"], "Learning rate": [3e-4, 1e-2], "Seeds": [3, 3]})
-    assert tables.formatted(rates).to_numpy().tolist() == [["rope", "0.0003", "3"], ["rope", "0.01", "3"]]
-
-
-def test_an_extension_that_lacks_a_probe_is_named() -> None:
-    """Else it would pass all of the probes that it was asked."""
-    plain = [{"config_hash": "c", "extension": "as-trained", "model": "RoPE", "probe": name} for name in ("a", "b")]
-    rows = pd.DataFrame([*plain, plain[0] | {"extension": "pi", "model": "RoPE + PI"}])
-    said = ["probe b: left out the models that were not evaluated with it (RoPE + PI)"]
-    assert not_evaluated(rows, "probe", rows) == said

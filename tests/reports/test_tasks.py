@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from extrapolate.errors import UserError
-from extrapolate.reports.tasks import by_model, by_shots, comparable, printed
+from extrapolate.reports.tasks import by_model, comparable, printed
 from extrapolate.results.groups import SETTINGS
 
 WHEN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -52,21 +52,6 @@ def test_a_mean_says_over_how_many_seeds_it_is() -> None:
     assert said_of_none.startswith("benchmarks: no seed of RoPE was evaluated at every length")
 
 
-def test_a_task_that_one_model_was_asked_in_a_group_stands_beside_that_of_others() -> None:
-    alibi = {"model": "ALiBi", "config_hash": "d"}
-    rows = [
-        score("a", 0.2, group="both"),
-        score("a", 0.3, task="both", group=None),
-        score("b", 0.5, group=None, **alibi),
-    ]
-    rows.append(score("a", 0.4, task="part", group="both"))
-    ((_, table),) = by_shots(comparable(pd.DataFrame(rows))[0])
-    assert dict(zip(table["Model"], table["arc_easy acc"], strict=True)) == {
-        "RoPE": "0.200 ± 0.100", "ALiBi": "0.500 ± 0.100",
-    }  # fmt: skip
-    assert "part acc" not in table
-
-
 def test_what_was_just_asked_is_printed_by_run() -> None:
     """A report refuses these two runs; a command prints what it found."""
     two = pd.DataFrame([score("a", 0.25, group=None), score("b", 0.75, config_hash="d", group=None)])
@@ -93,18 +78,6 @@ def test_runs_that_differ_in_more_than_their_seed_are_refused() -> None:
         comparable(pd.DataFrame([score("a", 0.25), score("b", 0.75, seed=1, config_hash="d")]))
     with pytest.raises(UserError, match="a, b are one model with one seed"):
         comparable(pd.DataFrame([score("a", 0.25), score("b", 0.75)]))
-
-
-def test_runs_of_one_model_must_be_alike_whatever_they_were_asked() -> None:
-    rows = [score("a", 0.25), score("b", 0.75, seed=1, config_hash="d", task="piqa")]
-    with pytest.raises(UserError, match="a, b are all RoPE but differ in more than their seed"):
-        comparable(pd.DataFrame(rows))
-
-
-def test_models_that_were_not_trained_alike_are_said() -> None:
-    longer = score("b", 0.75, model="ALiBi", config_hash="d", setting_hash="t", tokens=21)
-    _, (said,) = comparable(pd.DataFrame([score("a", 0.25), longer]))
-    assert said.startswith("the models were not trained alike (tokens 7, 21)")
 
 
 def test_a_group_with_a_task_that_was_asked_again_is_left_out() -> None:

@@ -3,7 +3,6 @@
 import math
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -65,12 +64,6 @@ class TestWriting:
         assert schema.field("loss").metadata[b"unit"] == b"nats"
         assert (schema.field("loss").nullable, schema.field("count").nullable) == (True, False)
 
-    def test_rows_come_back_and_an_optional_column_may_be_left_out(self, tmp_path: Path) -> None:
-        short = row("b", 2.0)
-        del short["loss"]
-        results.write(tmp_path / "t.parquet", [row(), short], SMALL)
-        assert read(tmp_path / "t.parquet") == [row(), row("b", 2.0, loss=None)]
-
     @pytest.mark.parametrize("name", [column.name for column in SMALL.columns if column.required])
     def test_a_required_value_that_is_missing_is_refused(self, tmp_path: Path, name: str) -> None:
         left_out = {column: value for column, value in row().items() if column != name}
@@ -79,9 +72,7 @@ class TestWriting:
                 results.write(tmp_path / "t.parquet", [row("b"), short], SMALL)
         assert list(tmp_path.iterdir()) == []
 
-    @pytest.mark.parametrize(
-        ("name", "value"), [("count", "many"), ("count", 1.5), ("loss", "low"), ("run", 3), ("sped", 3)]
-    )
+    @pytest.mark.parametrize(("name", "value"), [("count", 1.5), ("run", 3), ("sped", 3)])
     def test_a_value_of_another_type_or_without_a_column_is_refused(
         self, tmp_path: Path, name: str, value: object
     ) -> None:
@@ -110,29 +101,8 @@ class TestReading:
         results.merge(tmp_path / "t.parquet", [row("b")], SMALL)
         assert read(tmp_path / "t.parquet") == [row(loss=None, speed=None), row("b")]
 
-    def test_columns_are_the_rows_and_go_back_to_a_file(self, tmp_path: Path) -> None:
-        rows = [row(), row("b", loss=None), row("a", 2.0, loss=math.inf, speed=None)]
-        results.write(tmp_path / "t.parquet", rows, SMALL)
-        columns = results.read_columns(tmp_path / "t.parquet", SMALL)
-        assert columns.to_pylist() == rows
-        assert pa.types.is_dictionary(columns.schema.field("run").type)
-        results.write_columns(tmp_path / "again.parquet", columns, SMALL)
-        assert (tmp_path / "again.parquet").read_bytes() == (tmp_path / "t.parquet").read_bytes()
-
-    def test_a_required_column_that_is_missing_is_refused_by_name(self, tmp_path: Path) -> None:
-        short = pa.table({"run": ["a"], "factor": [1.0], "loss": [1.0]})
-        pq.write_table(short, tmp_path / "t.parquet")
-        with pytest.raises(
-            UserError, match=r"t\.parquet has no column control, count, which every row needs: delete it"
-        ):
-            read(tmp_path / "t.parquet")
-
-    def test_other_columns_are_left_out(self, tmp_path: Path) -> None:
-        pq.write_table(pa.Table.from_pylist([row() | {"more": 1}]), tmp_path / "t.parquet")
-        assert read(tmp_path / "t.parquet") == [row()]
-
-    @pytest.mark.parametrize("number", [FORMAT + 1, 0])
-    def test_a_file_of_another_format_is_refused(self, tmp_path: Path, number: int) -> None:
+    def test_a_file_of_another_format_is_refused(self, tmp_path: Path) -> None:
+        number = FORMAT + 1
         path = tmp_path / "t.parquet"
         other = pa.Table.from_pylist([row()]).replace_schema_metadata({"extrapolate_format": str(number)})
         pq.write_table(other, path)
@@ -142,36 +112,24 @@ class TestReading:
                 call()
         assert pq.read_table(path).equals(other)
 
-    @pytest.mark.parametrize("kept", [0, 4, 200, -1])
+    @pytest.mark.parametrize("kept", [0, -1])
     def test_a_damaged_file_is_refused_and_stays(self, tmp_path: Path, kept: int) -> None:
         path = tmp_path / "t.parquet"
         results.write(path, [row()], SMALL)
         path.write_bytes(path.read_bytes()[:kept])
         before = path.read_bytes()
         data = pa.Table.from_pylist([row("b")], schema=SMALL.schema())
-        for call in (
-            lambda: read(path),
-            lambda: add(path, row("b")),
-            lambda: results.merge_columns(path, data, SMALL),
-        ):
+        for call in (lambda: read(path), lambda: add(path, row("b")), lambda: results.merge_columns(path, data, SMALL)):
             with pytest.raises(UserError, match=r"t\.parquet is damaged: .*evaluate again"):
                 call()
         assert path.read_bytes() == before
 
 
-def rewritten_by_pandas(path: Path) -> None:
-    pd.read_parquet(path).to_parquet(path)
-
-
-def rewritten_by_arrow(path: Path) -> None:
-    pq.write_table(pq.read_table(path), path)
-
-
 class TestDamage:
-    @pytest.mark.parametrize("rewrite", [rewritten_by_pandas, rewritten_by_arrow])
-    def test_a_file_that_another_program_wrote_again_is_read_and_grows(
-        self, tmp_path: Path, rewrite: Callable[[Path], None]
-    ) -> None:
+    def test_a_file_that_another_program_wrote_again_is_read_and_grows(self, tmp_path: Path) -> None:
+        def rewrite(path: Path) -> None:
+            pd.read_parquet(path).to_parquet(path)
+
         path = tmp_path / "t.parquet"
         results.write(path, [row(), row("b", loss=None)], SMALL)
         rewrite(path)
@@ -205,12 +163,8 @@ class TestForeign:
     @pytest.mark.parametrize(
         ("data", "said"),
         [
-            (changed(loss=pa.array([[1.0]])), "Unsupported cast from list"),
             (changed(loss=pa.array(["low"])), "Failed to parse string"),
-            (changed(count=pa.array([1.5])), "1.5"),
-            (changed(count=pa.array([2**64 - 1], pa.uint64())), "18446744073709551615"),
             (changed(count=pa.array([None], pa.int64())), "field 'count' with null values"),
-            (changed().replace_schema_metadata({"extrapolate_format": "x"}), "invalid literal"),
         ],
     )
     def test_what_a_column_cannot_hold_is_refused(self, tmp_path: Path, data: pa.Table, said: str) -> None:
@@ -220,14 +174,6 @@ class TestForeign:
         for call in calls:
             with pytest.raises(UserError, match=rf"t\.parquet is damaged: .*{said}.*; delete it and evaluate again"):
                 call(path, SMALL)
-
-    def test_what_another_program_stores_otherwise_is_read(self, tmp_path: Path) -> None:
-        data = changed(
-            run=pa.array(["a"]).dictionary_encode(), count=pa.array([7.0]), speed=pa.nulls(1),
-            loss=pa.array([2.5], pa.float32()),
-        )  # fmt: skip
-        pq.write_table(data, tmp_path / "t.parquet")
-        assert read(tmp_path / "t.parquet") == [row(speed=None)]
 
 
 class TestMergingColumns:
@@ -276,13 +222,6 @@ class TestMerging:
         before = read(path)
         results.merge(path, before, SMALL)
         assert read(path) == before
-
-    def test_a_row_that_does_not_fit_leaves_the_table_as_it_was(self, tmp_path: Path) -> None:
-        results.merge(tmp_path / "t.parquet", [row()], SMALL)
-        for bad in (row(count=None), {"run": "b", "factor": 1.0}):
-            with pytest.raises(ValueError, match="a row has no"):
-                results.merge(tmp_path / "t.parquet", [bad], SMALL)
-        assert read(tmp_path / "t.parquet") == [row()]
 
     def test_missing_and_infinite_values_outlive_the_next_evaluation(self, tmp_path: Path) -> None:
         """NaN is a measured loss, of a run that diverged; None is one that does not exist. Counts stay exact."""

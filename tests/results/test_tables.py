@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from extrapolate import results
 from extrapolate.evaluation.rows import COLUMNS
 from extrapolate.model.config import ModelConfig
-from extrapolate.results.columns import REAL, Column, Group, Table
+from extrapolate.results.columns import Table
 from extrapolate.results.tables import EVAL_DOCUMENTS, EVALS, INSPECTIONS, PROBES, TASKS
 from extrapolate.runs.training_config import TrainingConfig
 
@@ -41,27 +40,11 @@ def test_every_setting_of_a_model_and_its_training_is_a_column() -> None:
         assert {*ModelConfig.model_fields, *training} <= {column.name for column in table.columns}
 
 
-@pytest.mark.parametrize(
-    "table", [EVALS, EVAL_DOCUMENTS, PROBES, TASKS], ids=["evals", "eval_documents", "eval_probes", "eval_tasks"]
-)
+@pytest.mark.parametrize("table", [EVALS, EVAL_DOCUMENTS], ids=["evals", "eval_documents"])
 class TestRows:
-    def test_a_full_row_survives_two_merges(self, tmp_path: Path, table: Table) -> None:
-        number = next(column.name for column in table.columns if column.type == REAL and not column.required)
-        rows = [fill(table, extension="a"), fill(table, extension="b", **{number: None})]
-        again = fill(table, extension="b", **{number: 0.5})
-        results.merge(tmp_path / "t.parquet", rows, table)
-        results.merge(tmp_path / "t.parquet", [again], table)
-        assert pq.read_table(tmp_path / "t.parquet").to_pylist() == [rows[0], again]
-
     def test_every_part_of_the_key_tells_rows_apart(self, tmp_path: Path, table: Table) -> None:
         results.merge(tmp_path / "t.parquet", [fill(table)], table)
         for name in table.key:
             old = fill(table)[name]
             results.merge(tmp_path / "t.parquet", [fill(table, **{name: f"{old}-2" if old == "text" else 3})], table)
         assert len(results.read(tmp_path / "t.parquet", table)) == 1 + len(table.key)
-
-
-def test_two_columns_of_one_name_are_no_table() -> None:
-    """As where a metric takes the name of a column that there is."""
-    with pytest.raises(AssertionError, match="two columns are called loss"):
-        Table((*EVALS.groups, Group("more", "a metric", (Column("loss", pa.float64()),))), EVALS.key)

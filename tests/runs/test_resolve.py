@@ -1,6 +1,5 @@
 """From preset, file and flags to a run's configuration: who wins, what is filled in, what is refused."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from extrapolate.runs.config import TrainedConfig
 from extrapolate.runs.resolve import TrainingRequest, operations, resolve, run_name, token_operations
 from extrapolate.runs.run import Run
 from extrapolate.runs.training_config import TrainingConfig
-from extrapolate.runs.trust import decided
 
 USER_FILE = """
 from extrapolate.encodings.base import Encoding
@@ -92,7 +90,6 @@ class TestPrecedence:
         [
             ("tiny", {}, (128, 4, 4, 32, 384)),
             ("tiny", {"width": 64}, (64, 4, 4, 16, 192)),
-            ("tiny", {"heads": 8}, (128, 8, 8, 16, 384)),
             ("expe-35m", {"width": 96, "heads": 3}, (96, 3, 3, 32, 256)),
             ("tiny", {"width": 64, "heads": 8, "kv_heads": 2, "head_dim": 32, "ff_width": 10}, (64, 8, 2, 32, 10)),
         ],
@@ -107,20 +104,12 @@ class TestPrecedence:
         ("given", "message"),
         [
             ({"width": 130}, "`width=130` cannot be divided among 4 heads"),
-            ({"heads": 3}, "`width=128` cannot be divided among 3 heads"),
             ({"width": 132}, "rope needs an even head size, not 33"),
-            ({"width": 0}, "model.width: Input should be greater than 0"),
-            ({"heads": -2}, "model.heads: Input should be greater than 0"),
         ],
     )
     def test_sizes_that_make_no_model_are_refused(self, store: Store, given: dict[str, int], message: str) -> None:
         with pytest.raises(ValueError, match=message):
             config(store, TrainingRequest("rope", None, None, given, {"seq_len": 64}))
-
-    def test_a_preset_given_wins_over_that_of_the_file(self, store: Store, tmp_path: Path) -> None:
-        file = write(tmp_path / "a.toml", 'preset = "expe-35m"')
-        resolved = config(store, TrainingRequest("rope", "gpt-256", file))
-        assert (resolved.preset, resolved.model.width, resolved.training.seq_len) == ("gpt-256", 512, 256)
 
     def test_the_encoding_given_replaces_that_of_the_file_with_its_arguments(
         self, store: Store, tmp_path: Path
@@ -135,11 +124,6 @@ class TestPrecedence:
         first = config(store, request(pe="expe:size=3", lr=0.1))
         Run.create(tmp_path / "run", first, b"{}")
         assert config(store, TrainingRequest(file=tmp_path / "run/config.json")) == first
-
-    def test_the_data_are_those_of_the_store_given(self, store: Store, tmp_path: Path) -> None:
-        file = write(tmp_path / "a.toml", '[data]\npath = "/x"\nsource = "x"\ncorpus_hash = "0123456789abcdef"')
-        data = config(store, request(file)).data
-        assert (data.path, data.source, data.corpus_hash) == (str(store.path), "made up", "0123456789abcdef")
 
     def test_a_file_of_another_corpus_is_refused(self, store: Store, tmp_path: Path) -> None:
         file = write(tmp_path / "a.toml", '[data]\ncorpus_hash = "x"')
@@ -213,12 +197,8 @@ class TestRefusals:
             (request(pe=None), r"name an encoding: `encoding='rope'` \(extrapolate encodings lists them\)"),
             (request(pe="roep"), "unknown encoding 'roep'; did you mean 'rope'"),
             (request(pe="rope:thata=1"), "rope has no argument 'thata'; did you mean 'theta'"),
-            (request(pe="expe:size=129"), "size must be between 0 and the width 128"),
             (TrainingRequest("rope", "tinny"), "unknown preset 'tinny'; did you mean 'tiny'"),
-            (request(lr=-1.0), "configuration: training.lr: Input should be greater than 0"),
             (request(seq_len=9999, batch_tokens=99), "`batch_tokens=99` holds no window of 9999: give at least 9999"),
-            (TrainingRequest("rope", model={"layers": 0}, training={"seq_len": 64}),
-             "configuration: model.layers: Input should be greater than 0"),
             (request(pe="absent.py:Mine"), r"absent\.py: no such file"),
         ],
     )  # fmt: skip
@@ -231,9 +211,7 @@ class TestRefusals:
         [
             ("[modle]\nlayers = 3", "unknown section 'modle'; did you mean 'model'"),
             ("[model]\nlayrs = 3", r"a\.toml: model.layrs: unknown setting; did you mean 'layers'"),
-            ("[training]\nlr = 'fast'", r"a\.toml: training.lr: "),
             ("model = 3", "model must be a section of settings, not 3"),
-            ("preset = 'huge'", "unknown preset 'huge'"),
         ],
     )
     def test_mistakes_in_a_file_are_named(self, store: Store, tmp_path: Path, text: str, message: str) -> None:
@@ -243,9 +221,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         "text",
         [
-            "[encoding]\nname = 'rope'\ntheta = 500",  # arguments belong in their own table
-            "[encoding]\nname = 'rope'\nargumnets = {theta = 500}",
-            "[encoding]\nname = 'rope'\narguments = 500",
+            "[encoding]\nname = 'rope'\ntheta = 500"  # arguments belong in their own table
         ],
     )
     def test_an_encoding_argument_in_the_wrong_place_is_never_ignored(
@@ -258,7 +234,7 @@ class TestRefusals:
         file = write(tmp_path / "a.toml", "[encoding]\nname = 'rope:theta=500'")
         assert config(store, request(file, pe=None)) == config(store, request(pe="rope:theta=500"))
 
-    @pytest.mark.parametrize("text", ["[1, 2]", '"rope"', "3", '{"config": []}', '{"config": 3}'])
+    @pytest.mark.parametrize("text", ["[1, 2]", '{"config": 3}'])
     def test_a_json_file_that_is_no_object_is_refused(self, store: Store, tmp_path: Path, text: str) -> None:
         with pytest.raises(ValueError, match=r"a\.json"):
             resolve(request(write(tmp_path / "a.json", text)), store)
@@ -289,20 +265,6 @@ class TestUserEncoding:
         assert len(before) == 64
         write(mine, USER_FILE + "\n# changed\n")
         assert config(store, request(pe=f"{mine}:Mine:size=7")).encoding.file_sha256 not in (before, None)
-
-    def test_registered_ones_have_neither(self, store: Store) -> None:
-        resolved, file = resolve(request(), store)
-        assert (file, resolved.encoding.file_sha256) == (None, None)
-
-    def test_a_resolved_configuration_resolves_to_itself(self, store: Store, mine: Path) -> None:
-        first = config(store, request(pe=f"{mine}:Mine"))
-        again = TrainingRequest(
-            file=write(
-                mine.parent / "b.json",
-                json.dumps(first.model_dump() | {"encoding": {"name": f"{mine}:Mine", "arguments": {"base": None}}}),
-            )
-        )
-        assert decided(config)(store, again, trust_code=True) == first
 
 
 class TestRunNames:

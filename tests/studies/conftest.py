@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from markupsafe import Markup
 
 from extrapolate.data.store import Store
 from extrapolate.studies import ray_engine
@@ -34,8 +35,10 @@ max_targets = 512
 
 
 @pytest.fixture(autouse=True)
-def _quick(without_pictures: None) -> None:
-    """tests/training/test_causality.py and tests/reports look at these."""
+def _without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports draw nothing: tests/reports look at pictures."""
+    monkeypatch.setattr("extrapolate.reports.plots.draw", lambda chart, path: path.touch())
+    monkeypatch.setattr("extrapolate.reports.svg.drawn", lambda chart: Markup("<svg></svg>"))
 
 
 @pytest.fixture

@@ -59,11 +59,3 @@ def test_with_other_settings_it_is_tried_again(study: Path) -> None:
         patched.setattr(loop.Training, "_step", lambda *_: (_ for _ in ()).throw(NotFinite("again")))
         done = xt.sweep(study, "out", engine="ray")
     assert done.diverged == {"rope-lr1.0-s0": "again"}
-
-
-def test_without_several_rates_the_table_of_rates_goes(study: Path) -> None:
-    xt.sweep(study, "out", engine="ray")
-    assert Path("out/learning_rates.parquet").exists()
-    study.write_text(study.read_text().replace('["rope", "alibi"]', '["rope"]').replace("[3e-3, 1.0]", "[3e-3]"))
-    xt.sweep(study, "out", engine="ray")
-    assert not Path("out/learning_rates.parquet").exists()

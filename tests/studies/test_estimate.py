@@ -5,7 +5,7 @@ import pytest
 from extrapolate.benchmark import TokenCost
 from extrapolate.runs.resolve import token_operations
 from extrapolate.studies import estimate as module
-from extrapolate.studies.estimate import CELL_S, COMPILE_S, COMPILED, START_S, Estimate, estimate, training_s
+from extrapolate.studies.estimate import CELL_S, COMPILE_S, COMPILED, START_S, estimate, training_s
 from extrapolate.training.gradient_step import VALIDATION_TARGETS
 from extrapolate.training.loop import VALIDATIONS
 
@@ -41,11 +41,6 @@ def test_only_one_learning_rate_is_evaluated_and_continued(small, resolved, monk
     evaluated = 8 * (64 * 0.004 + 3 * 16 * 0.001 + 3 * 16 * half * 0.001)
     assert list(found.evaluation_s.values()) == pytest.approx([evaluated, 0.0, 0.0, evaluated, 0.0, 0.0])
     assert found.seconds == pytest.approx(START_S + 3 * trained + continued + 2 * evaluated)
-
-
-def test_each_job_takes_the_next_cell(small) -> None:
-    found = Estimate(2, {"a": 5.0, "b": 1.0, "c": 1.0}, {"a": 1.0, "b": 1.0, "c": 2.0})
-    assert found.seconds == START_S + 6.0
 
 
 def test_compiling_takes_a_while_and_makes_steps_faster(small, resolved) -> None:

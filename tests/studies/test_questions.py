@@ -79,23 +79,14 @@ def test_models_of_several_lengths_are_asked_about_in_each_report(study, resolve
     ("old", "new", "message"),
     [
         ("at = 4", "at = 8", "line 20: at = 8 is not evaluated; factors are 1, 4"),
-        ("at = 4", 'at = "4"', "line 17: a question has two models and a factor: a = 'alibi'"),
-        ("at = 4", "", "line 17: a question has two models and a factor"),
-        ("at = 4", "at = 4\nfrom = 1", "line 21: unknown setting 'from'"),
         (
             'a = "alibi"',
             'a = "alibo"',
             "line 18: no model of the study is called 'alibo' (did you mean 'alibi'?); there are alibi, "
             "rope-theta-500, rope-theta-500 + yarn:factor=4",
         ),
-        (
-            'a = "alibi"',
-            'a = "full"',
-            "line 18: no model of the study is called 'full'; there are alibi, rope-theta-500,",
-        ),
         ('a = "alibi"', 'a = "alibi + pi"', "line 18: alibi is not evaluated with the extension 'pi': name it under"),
         ('a = "alibi"', 'a = "rope:theta=500 + yarn:factor=4"', "line 19: a and b are one model"),
-        ("[[question]]", "[question]", "line 17: there may be several of 'question': write [[question]]"),
         (
             "[axes]",
             "[axes]\nwidth = [32, 64]",
@@ -130,16 +121,16 @@ def test_the_report_begins_with_the_answer(cli, study) -> None:
 @pytest.mark.usefixtures("elsewhere")
 def test_an_edited_study_is_answered_like_a_new_one(small) -> None:
     """Rows of what it asked for earlier stay in the runs, but are no part of its report."""
-    xt.sweep(small(STUDY, factors="[1, 4]", protocols='["fixed-target"]'), "out", engine="ray")
-    edited = STUDY.replace('"alibi"]', '"alibi", "none"]').replace(" + yarn:factor=4", "").replace("at = 4", "at = 2")
+    study = STUDY.replace("[0, 1]", "[0]")
+    xt.sweep(small(study, factors="[1, 4]", protocols='["fixed-target"]'), "out", engine="ray")
+    edited = study.replace(" + yarn:factor=4", "").replace("at = 4", "at = 2")
     edited = edited.replace('extend = ["yarn:factor=4"]\n', "")
     file = small(edited, factors="[1, 2]", protocols='["windows"]')
     ((page, after),) = xt.sweep(file, "out", engine="ray").reports.items()
-    ((_, new),) = xt.sweep(file, "new", engine="ray").reports.items()
-    assert after.answer == new.answer
-    assert "ALiBi" in new.answer
+    assert "ALiBi" in after.answer
+    assert " at 2x" in after.answer
     assert set(after.tables) == {"windows"}
-    (said,) = set(after.warnings) - set(new.warnings)
-    assert said == "left out, for the study does not ask for it: protocol fixed-target"
+    said = "left out, for the study does not ask for it: protocol fixed-target"
+    assert said in after.warnings
     assert said.removeprefix("left out, ") in (page / "report.md").read_text()
     assert set(xt.report("out/runs", "all").tables) == {"windows", "fixed-target"}

@@ -50,16 +50,13 @@ def test_nor_is_that_of_other_weights(run: Path, trained: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("table", FILES)
-def test_nor_one_whose_rows_are_gone(run: Path, tmp_path: Path, table: str) -> None:
-    (file,) = run.glob(f"results/*/{table}/as-trained.parquet")
-    file.unlink()
-    assert not state.evaluated(tmp_path, "rope", run, SETTINGS)
-
-
-@pytest.mark.parametrize("table", FILES)
-def test_nor_one_whose_rows_came_from_another_evaluation_since(run: Path, tmp_path: Path, table: str) -> None:
+def test_nor_one_whose_rows_came_from_another_evaluation_since_or_are_gone(
+    run: Path, tmp_path: Path, table: str
+) -> None:
     (file,) = run.glob(f"results/*/{table}/as-trained.parquet")
     file.write_bytes(b"others")
+    assert not state.evaluated(tmp_path, "rope", run, SETTINGS)
+    file.unlink()
     assert not state.evaluated(tmp_path, "rope", run, SETTINGS)
 
 
@@ -75,9 +72,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("damage", [b"3\n", b"\xff\xfe{}\n", b'{"tokens": 10'])
-def test_a_damaged_line_of_a_log_is_left_out(folder: Path, damage: bytes) -> None:
-    (folder / "runs/rope-s0/metrics.jsonl").write_bytes(b'{"tokens": 512, "loss": 4.5}\n' + damage)
+def test_a_damaged_line_of_a_log_is_left_out(folder: Path) -> None:
+    (folder / "runs/rope-s0/metrics.jsonl").write_bytes(b'{"tokens": 512, "loss": 4.5}\n{"tokens": 10')
     (found,) = status_of(folder)
     assert (found.status, found.tokens, found.loss) == ("begun", 512, 4.5)
 
@@ -91,9 +87,7 @@ def test_a_cell_whose_tables_are_gone_is_not_done(folder: Path) -> None:
     assert [one.status for one in status_of(folder)] == ["done"]
 
 
-@pytest.mark.parametrize(
-    "damage", ["{}", "[]", '{"scale": 3, "encodings": []}', '{"scale": null, "encodings": [3]}', "{"]
-)
+@pytest.mark.parametrize("damage", ['{"scale": 3, "encodings": []}', "{"])
 def test_a_damaged_note_of_what_was_asked_is_named(folder: Path, damage: str) -> None:
     (folder / "asked.json").write_text(damage)
     with pytest.raises(UserError, match=r"asked\.json is damaged"):

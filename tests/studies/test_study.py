@@ -55,12 +55,6 @@ def test_all_of_a_file_is_read(tmp_path: Path) -> None:
     assert study.evaluation.factors == (1, 4)
 
 
-def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path: Path) -> None:
-    marked, plain = read(tmp_path, "\ufeff[base]" + GOOD.partition("[base]")[2]), read(tmp_path, GOOD)
-    assert (marked.base, marked.axes) == (plain.base, plain.axes)
-    assert marked.at("base") == f"{tmp_path}/study.toml, line 1"
-
-
 def test_other_encodings_have_the_grid_and_nothing_that_is_said_of_its_own_models(tmp_path: Path) -> None:
     file = tmp_path / "study.toml"
     file.write_text(GOOD + '[[question]]\na = "rope"\nb = "alibi"\nat = 4\n')
@@ -111,28 +105,16 @@ def test_lines_of_sections_and_settings_as_toml_may_write_them() -> None:
     ("old", "new", "message"),
     [
         ("tokens = 4096", "token = 4096", "line 4: unknown setting 'token'; did you mean 'tokens'?"),
-        ("tokens = 4096", "tokens = [4096]", "line 4: tokens is one value here, not [4096] (several values make an"),
         ("seed = [0, 1]", "seed = 3", "line 8: an axis lists its values: seed = [1, 2], not 3"),
         ("seed = [0, 1]", "seed = [0, 0]", "line 8: seed lists 0 twice"),
-        ("seed = [0, 1]", "lr = {from = 1e-3, factor = 3}", "line 8: an axis lists its values: lr = [1, 2], not {"),
-        ("tokens = 4096", "lr = {from = 1e-3, factor = 3}", "line 4: lr is one value here, not {"),
         ("seed = [0, 1]", "tokens = [1]", "line 8: tokens is an axis and also in [base]"),
         ("tokens = 4096", 'tokens = "4096"', "line 4: tokens is a whole number, not '4096'"),
-        ("tokens = 4096", "keep_every = 0", "line 4: keep_every is a whole number above 0, not 0"),
-        ("tokens = 4096", "data = 5", "line 4: data is text, not 5"),
-        ("[[cell]]\n", '[[store]]\npath = "a\\u0000"\nsource = "b"\n[[cell]]\n', "line 15: data is text, not 'a\\x00'"),
         ("tokens = 4096", "lr = nan", "line 4: lr is a finite number, not nan"),
-        ("tokens = 4096", "compile = 1", "line 4: compile is true or false, not 1"),
-        ("seed = [0, 1]", "seed = [true]", "line 8: seed is a whole number, not True"),
-        ('["rope", "alibi"]', '["rope", ""]', "line 7: encoding is text, not ''"),
         ("[axes]", "[axis]", "line 6: unknown section 'axis'; did you mean 'axes'?"),
         ("[[cell]]\n", "[cell]\n", "line 14: there may be several of 'cell': write [[cell]] before each"),
         ('name = "long"\n', "", "line 17: give it a name"),
         ("seq_len = 64", "layers = 2", "line 21: layers is that of the run that is continued"),
         ("factors = [1, 4]", "factor = [1, 4]", "line 24: unknown setting 'factor'; did you mean 'factors'?"),
-        ("factors = [1, 4]", "factors = 'all'", "line 24: factors: 'all' is not a number"),
-        ("factors = [1, 4]", "factors = [true]", "line 24: factors: True is not a number"),
-        ("factors = [1, 4]", "factors = ['x']", "line 24: factors: 'x' is not a number"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_line(tmp_path: Path, old: str, new: str, message: str) -> None:
@@ -163,12 +145,7 @@ def test_a_scale_changes_what_it_names(tmp_path: Path) -> None:
     assert tiny.base == {"seq_len": 16, "tokens": 512}
     assert tiny.axes == {"encoding": ("rope", "alibi"), "seed": (0,)}
     assert tiny.evaluation.factors == (2,)
-    for dotted in (
-        "[scale.tiny]\nbase.tokens = 512\n",
-        "[scale]\ntiny.base = {tokens = 512}\n",
-        "[ scale . tiny.base]\ntokens = 512\n",
-    ):
-        assert read(tmp_path, GOOD + dotted, "tiny").base["tokens"] == 512
+    assert read(tmp_path, GOOD + "[scale.tiny]\nbase.tokens = 512\n", "tiny").base["tokens"] == 512
 
 
 @pytest.mark.parametrize(
@@ -176,7 +153,6 @@ def test_a_scale_changes_what_it_names(tmp_path: Path) -> None:
     [
         ("tokens = 512", "tokens = 0.5", "tiny", "line 26: tokens is a whole number, not 0"),
         ("", "", "tine", "has no scale 'tine'; did you mean 'tiny'"),
-        ("tiny.base]\ntokens = 512", "odd.cell]\nseed = 1", "odd", "has sections base, axes, evaluate, not cell"),
     ],
 )
 def test_a_scale_that_cannot_be_is_refused(tmp_path: Path, old: str, new: str, scale: str, said: str) -> None:

@@ -41,7 +41,6 @@ of = {encoding = "rope", seed = 0}
 """
 
 
-PARTLY = '[axes]\nencoding = ["alibi"]\n[[cell]]\nencoding = "alibi"\nlr = 0.1\n'
 PRESET_LR = 3e-3
 
 
@@ -119,15 +118,6 @@ def test_the_best_rate_is_evaluated_and_continued(
     assert tasks.ready() == [Task("evaluate", f"{chosen[0]}+long")]
 
 
-def test_a_rate_with_a_failed_seed_is_not_taken(tmp_path: Path) -> None:
-    tasks = made(tmp_path, rates({"0.001": 3.0, "0.003": 2.0, "0.01": 2.5}))
-    train_all(tasks, failing="rope-lr0.003-s1")
-    choice = tasks.choices["rope-lr0.003-s0"]
-    assert choice.chosen == 1e-2
-    assert choice.losses[3e-3] is None
-    assert tasks.without() == {"rope-lr0.003-s1": "the loss is nan"}
-
-
 def test_a_failed_cell_that_is_passed_over_says_why_it_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep, "_weights", lambda cells, rate: "")  # there are no runs
     tasks = made(tmp_path, rates({"0.001": 3.0, "0.003": 2.0, "0.01": 2.5}))
@@ -164,13 +154,6 @@ def test_a_better_rate_that_is_added_leaves_out_what_continued_the_best_so_far(
     monkeypatch.setattr(sweep.Run, "open", lambda path: path)
     _finish(tasks, tmp_path, cast(Any, SimpleNamespace(say=said.append)), with_report=False)
     assert said == [f"left out of the report, for another learning rate is taken now: {continued}"]
-
-
-def test_cells_that_leave_the_rate_to_the_preset_have_one_too(tmp_path: Path) -> None:
-    tasks = made(tmp_path, {"alibi-s0": 2.0, "alibi-lr0.1-s0": 3.0}, PARTLY)
-    train_all(tasks)
-    assert tasks.choices["alibi-s0"].losses == {PRESET_LR: 2.0, 0.1: 3.0}
-    assert names(tasks, "evaluate") == ["alibi-s0"]
 
 
 def test_what_continues_a_failed_cell_is_left_out(tmp_path: Path) -> None:
@@ -229,23 +212,6 @@ def test_a_share_is_a_cell_where_no_rate_is_chosen(tmp_path: Path) -> None:
     rope, *others = shares
     assert len(rope) == 9  # three rates, two seeds, and what continues one of these
     assert others == [["alibi-lr0.003-s0"], ["alibi-lr0.003-s1"], []]
-
-
-def test_of_several_rates_one_is_expected_to_be_evaluated_and_continued(tmp_path: Path) -> None:
-    tasks = made(tmp_path, rates({"0.001": 3.0, "0.003": 2.0, "0.01": 2.5}))
-    first = tasks.expected()
-    assert sum(task.kind == "train" for task in first) == 6 + 1 + 2  # of one rate what continues it
-    assert [task.cell for task in first if task.kind == "evaluate"] == [
-        "rope-lr0.001-s0", "rope-lr0.001-s1", "alibi-lr0.003-s0", "alibi-lr0.003-s1", "rope-lr0.001-s0+long",
-    ]  # fmt: skip
-    train_all(tasks)
-    chosen = tasks.expected()
-    assert [task.cell for task in chosen if task.kind == "evaluate"] == [
-        "rope-lr0.003-s0", "rope-lr0.003-s1", "alibi-lr0.003-s0", "alibi-lr0.003-s1", "rope-lr0.003-s0+long",
-    ]  # fmt: skip
-    assert len(chosen) == len(first)
-    tasks.fail(Task("train", "rope-lr0.003-s0+long"), "no memory")
-    assert len(tasks.expected()) == len(first) - 2
 
 
 def test_the_work_that_is_left_is_what_will_be_done(tmp_path: Path) -> None:

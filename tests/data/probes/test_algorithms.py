@@ -41,7 +41,7 @@ def test_sorting_moves_the_smallest_out_each_time(spec, length):
 
 @pytest.mark.parametrize("base", [10, 2])
 @pytest.mark.parametrize("lowest_first", [False, True])
-@pytest.mark.parametrize("length", [5, 6, 7, 40, 61])
+@pytest.mark.parametrize("length", [5, 40, 61])
 def test_sums_are_those_of_whole_numbers_without_the_last_carry(length, lowest_first, base):
     def value(digits: list[int]) -> int:
         return sum(digit * base**place for place, digit in enumerate(digits if lowest_first else digits[::-1]))
@@ -79,13 +79,3 @@ class Plenty:
     """A split that is long enough, and never read."""
 
     name, n_tokens = "unread", 10_000
-
-
-@pytest.mark.parametrize(
-    ("spec", "sizes"), [("reverse", range(1, 7)), ("sort", range(1, 7)), ("addition", range(1, 5))]
-)
-def test_problems_have_every_size_in_training_and_fill_the_window_in_evaluation(spec, sizes):
-    drawn = [len(answer) for _, answer in problems(spec, 14, 300)]
-    assert set(drawn[::2]) == set(sizes)
-    assert set(drawn[1::2]) == {max(sizes)}
-    assert np.unique(drawn[::2], return_counts=True)[1].min() > len(drawn[::2]) / len(sizes) / 2

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from extrapolate.data.probes.base import Vocabulary, parse_probe, parse_probes, probes
@@ -121,7 +121,6 @@ def test_more_probes_change_nothing(vocabulary: Vocabulary, monkeypatch: pytest.
     [
         ({"marker": 2}, f"the probes 'needle' and 'fifth' both have marker number 2; the next free number is {FREE}"),
         ({}, f"the probe 'fifth' has no marker number: .* the next free number is {FREE}"),
-        ({"marker": -1}, "the probe 'fifth' has no marker number"),
     ],
 )
 def test_a_marker_number_is_a_probes_own(attributes: dict[str, int], message: str) -> None:
@@ -132,6 +131,7 @@ def test_a_marker_number_is_a_probes_own(attributes: dict[str, int], message: st
     assert "fifth" not in probes.names()
 
 
+@settings(deadline=None)  # a machine with other work is slow
 @given(size=st.integers(140, 5000), eos=st.integers(0, 139), symbols=st.integers(2, 60))
 def test_markers_symbols_and_keys_are_distinct_and_never_the_end_of_text(size: int, eos: int, symbols: int) -> None:
     vocabulary = Vocabulary(size, eos)
@@ -153,18 +153,11 @@ def test_a_spec_comes_back() -> None:
     ("spec", "message"),
     [
         ("paskey", "unknown probe 'paskey'; did you mean 'passkey'"),
-        ("passkey:lenght=3", "no argument 'lenght'; did you mean 'length'"),
-        ("passkey:length=0", "length must be at least 1, not 0"),
+        ("a5:symbols=24", "a5: symbols must be 60, the size of the group, not 24"),
+        ("flip-flop:writes=1.1", r"flip-flop: writes must be between 0 and 1, not 1\.1"),
         ("needle:symbols=1", "symbols must be at least 2"),
         ("mqar:queries=5", "queries must be between 1 and 4, not 5"),
-        ("(mqar:pairs=80,queries=2)", "pairs must be between 1 and 16, not 80"),
-        ("frequent:top=16", "top must be between 1 and 15, not 16"),
-        ("tracking:hops=0", "hops must be between 1 and 15, not 0"),
-        ("tracking:chains=6", "chains must be between 1 and 5, not 6"),
-        ("(tracking:hops=15,chains=2)", "chains must be between 1 and 1, not 2"),
         ("digression:decoys=16", "decoys must be between 1 and 15, not 16"),
-        ("digression:decoys=0", "decoys must be between 1 and 15, not 0"),
-        ("", "name at least one probe"),
     ],
 )
 def test_bad_specs_are_refused(spec: str, message: str) -> None:

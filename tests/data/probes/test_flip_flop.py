@@ -57,10 +57,3 @@ def test_in_training_the_last_write_is_anywhere_and_earlier_ones_are_as_frequent
     assert early / before == pytest.approx(0.1, abs=0.01)
     assert np.mean(np.array(ignored) == VOCABULARY.symbols(2)[0]) == pytest.approx(0.5, abs=0.02)
     assert same / (2000 - counts[0]) == pytest.approx(0.5, abs=0.05), "the last ignored bit tells the answer"
-
-
-@pytest.mark.parametrize("writes", ["-0.1", "1.1"])
-def test_a_probability_is_one(writes):
-    with pytest.raises(ValueError, match=r"flip-flop: writes must be between 0 and 1, not -?\d\.1"):
-        parse_probe(f"flip-flop:writes={writes}")
-    assert parse_probe("flip-flop:writes=0").text == "flip-flop:writes=0.0"

@@ -18,10 +18,8 @@ def test_a_name_opens_its_source() -> None:
     assert isinstance(open_source("hf:owner/name:config:split"), HuggingFace)
 
 
-@pytest.mark.parametrize("name", ["hf", "synthetic"])
-def test_a_name_that_lacks_its_argument_may_be_a_folder(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_that_lacks_its_argument_may_be_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "hf"
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=f"{name}: names no"):
         open_source(name)
@@ -30,14 +28,6 @@ def test_a_name_that_lacks_its_argument_may_be_a_folder(
     assert list(open_source(name)) == [Document("a.txt", "text")]
     with pytest.raises(ValueError, match=f"{name}: names no"):
         open_source(f"{name}:")
-
-
-def test_a_name_that_takes_nothing_is_the_whole_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "stdlib").mkdir()
-    assert isinstance(open_source("stdlib"), StandardLibrary)
-    with pytest.raises(ValueError, match="no source 'stdlib:more'"):
-        open_source("stdlib:more")
 
 
 def test_what_is_nowhere_is_refused_with_every_source_there_is(tmp_path: Path) -> None:

@@ -3,8 +3,6 @@
 import sysconfig
 from pathlib import Path
 
-import pytest
-
 from extrapolate.data.sources import open_source
 
 
@@ -20,9 +18,3 @@ def test_documents_are_the_sources_without_tests_and_packages(documents) -> None
     unwanted = {"test", "tests", "idle_test", "site-packages", "dist-packages", "lib-dynload"}
     assert not [name for name in by_id if unwanted & set(Path(name).parts)]
     assert all(by_id.values())
-
-
-def test_a_stripped_python_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path))
-    with pytest.raises(ValueError, match=r"no standard-library sources.*extrapolate tokenize FOLDER"):
-        open_source("stdlib")

@@ -89,28 +89,20 @@ FEW = "There are too few documents to tell"
         # Surely 0.003 nats better than the control and than another model, which is too little to matter.
         ({"RoPE": HOLDS, "FoX": SLIGHTLY}, {"noise": 0.005, "documents": 300},
          "FoX and RoPE are equivalent at 4x: *. With the longer context, both models lose less than 0.01 nats."),
-        ({"FoX": SLIGHTLY}, {"noise": 0.005, "documents": 300}, "At 4x, FoX loses less than 0.01 nats."),
-        ({"FoX": {1: 0.0, 2: 0.007}}, {"noise": 0.003}, "At 2x, FoX loses less than 0.01 nats."),
         # One seed is said to be one.
         ({"RoPE": FAILS, "ExPE": GAINS}, {"seeds": 1}, "In these runs, ExPE is better than RoPE by *"),
-        (ALIKE, {"seeds": 1, "noise": 0.3}, "In these runs, whether ExPE *"),
         ({"ExPE": FAILS}, {"seeds": 1}, "In this run, at 4x, ExPE gets worse."),
         ({"RoPE": FAILS, "ALiBi": HOLDS}, {"noise": 0.01},
          "*. With the longer context, ALiBi loses less than 0.01 nats; RoPE gets worse."),
-        ({"ALiBi": {1: 0.0, 2: 0.0}}, {"noise": 0.2, "seeds": 1},
-         "*at 2x, it is undecided whether ALiBi loses anything."),
         (ALIKE | {"NoPE": FAILS}, {"base": {"ExPE": 4.2, "NoPE": 4.3}},
          "No model is shown to be better than RoPE at 4x, and all others are worse. With the longer context, all 3 "
          "models get worse."),
-        (ALIKE, {"base": {"ExPE": 4.2}}, "ExPE is worse than RoPE by 0.20 nats (0.1*"),
         (ALIKE | {"B": FAILS}, {"base": {"ExPE": 4.2}},
          "No model is shown to be better than RoPE at 4x, and ExPE is worse. *"),
         # Of many the best at the longest length at which one is better.
         ({"RoPE": FAILS, "A": {2: 0.0, 4: 0.3}, "B": {2: 0.05, 4: 0.2}, "C": {2: 0.4, 4: 0.7}}, {},
          "B is better than RoPE by 0.30 nats (0.2*; A is better too; C is worse. With the longer context, "
          "all 4 models get worse."),
-        ({"RoPE": FAILS, "A": GAINS, "B": GAINS, "C": FAILS}, {},
-         "*context, A and B get better; RoPE and C get worse."),
         # The largest of sixty differences by chance alone, which single intervals would order.
         ({str(at): {2: 0.0, 4: 0.0} for at in range(30)}, {"seeds": 1, "noise": 0.2},
          "In these runs, no model is shown to be better or worse than 0 at 4x. *"),
@@ -120,17 +112,14 @@ FEW = "There are too few documents to tell"
          "*; RoPE + PI is better than RoPE by 0.40 nats (0.3*"),
         ({"RoPE": FAILS, "RoPE + YaRN": HARMED}, {},
          "No extension is shown to help at 4x, and RoPE + YaRN is worse than without. With*"),
-        ({"learned": ENDS, "sinusoidal": ENDS}, {}, "*No model reaches a length beyond L."),
         *(({"learned": ENDS, "RoPE": {1: 0.0, 2: reaches}}, {},
            "No model is compared with learned: they do not reach one length together. *learned has no loss at 2x.")
           for reaches in (0.1, -0.1)),
         ({"RoPE": {1: 0.0, 2: np.inf}, "ALiBi": {1: 0.0, 2: 0.0}}, {"seeds": 1},
          "In these runs, ALiBi is better than RoPE by an infinite loss at 2x. *"),
         ({"RoPE": FAILS, "ALiBi": HOLDS}, {"documents": 5}, f"{FEW} models apart."),
-        ({"RoPE": FAILS}, {"documents": 5}, f"{FEW}."),
         ({"RoPE": FAILS, "ALiBi": HOLDS}, {"trained_alike": False}, "*; they were not trained alike. With*"),
         ({"RoPE": FAILS, "ALiBi": HOLDS}, {"origin": "one"}, "*; several seeds continue one run. With*"),
-        ({"RoPE": FAILS, "ALiBi": HOLDS}, {"origin": "one", "seeds": 1}, "*In these runs, * at 4x. With*"),
     ],
 )  # fmt: skip
 def test_the_sentences(models: Mapping[str, Curve], given: dict[str, Any], said: str) -> None:
@@ -152,20 +141,6 @@ def test_a_clear_order() -> None:
     assert "Intervals are over 40 documents, and 3 seeds. Student's t" in said
     assert "has 2 degrees of freedom." in said
     assert "other seeds" not in explained(found)
-
-
-def test_of_many_models_three_seeds_tell_what_is_far_apart() -> None:
-    """Sixteen models with extensions, as far apart as on books; seeds as far as 0.03 nats."""
-    pi = {f"{model} + {name}": MANY[model] for model in MANY for name in ("PI", "YaRN") if model in ("RoPE", "ALiBi")}
-    found = answered(MANY | pi, base={"FoX": 3.99}, spread=0.03, noise=0.003)
-    assert found.text.startswith("FoX is better than RoPE by 0.8")
-    assert ") at 16x; ALiBi, ExQPE and ExPE are better too; no extension is shown to help." in found.text
-    assert (
-        "With the longer context, ALiBi and FoX lose less than 0.01 nats; RoPE, p-RoPE and 3 others get worse."
-        in found.text
-    )
-    said = "the same model without it. Of the statements that answer each of these questions, at most 5 % are"
-    assert said in explained(found)
 
 
 def test_what_is_told_is_what_p_values_tell_at_a_false_discovery_rate() -> None:
@@ -209,19 +184,6 @@ def test_two_seeds_say_nothing_of_others() -> None:
     assert answered({"RoPE": FAILS}, seeds=2).text == "In these runs, at 4x, RoPE gets worse."
 
 
-def test_a_model_that_is_like_the_reference_is_still_compared_with_its_control() -> None:
-    found = answered({"RoPE": FAILS, "A": FAILS, "B": HOLDS}, noise=0.005)
-    assert [one.sure() for one in found.family.orders] == [False, True]
-    assert "B loses less than 0.01 nats; RoPE and A get worse." in found.text
-
-
-def test_the_extensions_of_one_model() -> None:
-    alone = answered({"RoPE": FAILS, "RoPE + PI": HELPED, "RoPE + YaRN": HARMED})
-    assert fnmatchcase(
-        alone.text, "RoPE + PI is better than RoPE by 0.40 nats (0.3*) at 4x. With the longer context, RoPE gets worse."
-    )
-
-
 def test_the_papers_protocol_blames_on_length_only_what_is_worse_than_at_1x() -> None:
     """Its windows begin without context, which the control has, and at 1x they begin most often."""
     curves = {"RoPE": FAILS, "ALiBi": {1: 0.02, 2: 0.3, 4: 0.0}, "NoPE": {1: 0.05, 2: 0.03, 4: 0.05}}
@@ -231,23 +193,3 @@ def test_the_papers_protocol_blames_on_length_only_what_is_worse_than_at_1x() ->
     assert "isolates length" in explained(found)
     without = {name: {4: curve[4]} for name, curve in curves.items()}  # nothing says how much is due to the beginning
     assert "0.01 nats; for RoPE and NoPE this is undecided." in answered(without, protocol="windows", noise=0.01).text
-
-
-@pytest.mark.parametrize(
-    ("above", "said"), [(0.027, "it is undecided whether ALiBi loses anything."), (0.034, "ALiBi gets worse.")]
-)
-def test_worse_than_at_1x_is_worse_by_the_least_difference_that_matters(above: float, said: str) -> None:
-    """0.02 nats above its control at 1x, 0.01 more do not matter."""
-    found = answered({"ALiBi": {1: 0.02, 4: above}}, protocol="windows", noise=0.003)
-    assert found.text == f"At 4x, {said}"
-    assert answered({"ALiBi": {1: 0.02, 4: above}}, noise=0.003).text == "At 4x, ALiBi gets worse."
-
-
-def test_what_was_evaluated_at_1x_alone() -> None:
-    same = {1: 0.0}
-    found = answered({"RoPE": same, "ALiBi": same}, base={"ALiBi": 4.2})
-    assert found.text.endswith(" at 1x. No length beyond L was evaluated.")
-    said = "at 1x were fixed before any loss was seen: every model with RoPE. Of the statements that answer this, at"
-    assert said in explained(found)
-    assert "Nothing was compared." in explained(answered({"RoPE": same}, seeds=1))
-    assert "other seeds may give another order" in explained(answered({"RoPE": FAILS}, seeds=1))

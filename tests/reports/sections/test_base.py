@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from extrapolate import specs
-from extrapolate.reports.page import Heading, Text, markdown
+from extrapolate.reports.page import Text, markdown
 from extrapolate.reports.report_data import ReportData
 from extrapolate.reports.sections import base
 from extrapolate.reports.sections.base import Part, Section
@@ -20,11 +20,7 @@ def section(name: str, about: str = "", written: tuple[str, ...] = (), **attribu
     def part(data: ReportData, subject: str) -> Part:
         return Part([Text(f"{name} {subject}")], dict.fromkeys(written, Path.touch))
 
-    made = {
-        "subjects": staticmethod(lambda data: list(about)),
-        "part": staticmethod(part),
-        "__module__": base.__name__,
-    }
+    made = {"subjects": staticmethod(lambda data: list(about)), "part": staticmethod(part), "__module__": base.__name__}
     return base.sections.register(name)(type(name, (Section,), made | attributes))
 
 
@@ -51,13 +47,6 @@ def test_what_continues_a_section_stands_below_each_of_its_parts() -> None:
     assert [one.__name__ for one in base.in_order()] == ["over", "under", "deepest", "next"]
 
 
-def test_a_section_that_does_not_apply_leaves_no_trace() -> None:
-    section("nothing", chapter="One", place=10)
-    section("under", "a", continues="nothing")
-    section("something", "a", chapter="Two", place=20)
-    assert lay_out(MATERIAL)[0] == [Heading(1, "Two"), Text("something a")]
-
-
 @pytest.mark.parametrize("name", ["other.png", "made./../../escaped"])
 def test_a_file_that_would_be_left_behind_or_lie_outside_is_a_fault(name: str) -> None:
     section("tidy", "a", ("made.svg", "made.png"), chapter="One", place=10, files=("made.*",))
@@ -65,10 +54,3 @@ def test_a_file_that_would_be_left_behind_or_lie_outside_is_a_fault(name: str) -
     section("untidy", "a", (name,), chapter="One", place=20, files=("made.*",))
     with pytest.raises(AssertionError, match=rf"untidy.files does not name \['{name}'\]"):
         lay_out(MATERIAL)
-
-
-def test_a_protocol_that_can_be_no_name_of_a_file_is_refused() -> None:
-    assert base.suffix("fixed-target") == ".fixed-target"
-    for name in ("../../escaped", "a/b", "..", ".hidden", "a b", "", "x\x1b", "x" * 1000):
-        with pytest.raises(ValueError, match="no file can be named after the protocol"):
-            base.suffix(name)

@@ -1,18 +1,14 @@
 """Extrapolation against training tokens: from checkpoints along the way, made by hand and really trained."""
 
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 
 import extrapolate as xt
 from extrapolate import results
-from extrapolate.reports import plots, styles
-from extrapolate.reports.sections import checkpoints
 from extrapolate.reports.sections.checkpoints import Checkpoints, by_checkpoint, in_words
 from extrapolate.reports.sections.extensions import Extensions
-from extrapolate.statistics.positions import Failure
 
 NEAR, FAR = "Loss (ev=1)", "Loss (ev=16)"
 
@@ -47,12 +43,6 @@ def test_how_much_16x_got_worse_while_1x_got_better() -> None:
     ]
 
 
-def test_of_many_models_the_tables_tell() -> None:
-    models = {f"m{at}": RISING["RoPE"] for at in range(13)}
-    (said,) = in_words(by_checkpoint(rows(models), list(models), {}), NEAR, FAR)
-    assert said == "The tables below say what became of the losses of each of the 13 models."
-
-
 def test_a_checkpoint_that_a_seed_lacks_is_left_out() -> None:
     whole = rows(RISING, seeds=2)
     lacking = whole[(whole["run"] != "RoPE-1") | (whole["tokens"] != 2000)]
@@ -62,45 +52,6 @@ def test_a_checkpoint_that_a_seed_lacks_is_left_out() -> None:
     ]  # fmt: skip
     assert table[FAR].tolist() == pytest.approx([5.2, 4.7, 4.4, 5.3, 5.4])
     assert set(table["Seeds"]) == {2}
-
-
-def test_many_checkpoints_are_thinned_with_both_ends() -> None:
-    table = by_checkpoint(rows({"RoPE": [(4.0, 4.0)] * 25}), ["RoPE"], {})
-    shown = checkpoints._by_tokens(table, NEAR)
-    assert len(shown.columns) == 1 + checkpoints.MOST_COLUMNS
-    assert (shown.columns[1], shown.columns[-1]) == ("1,000", "25,000")
-
-
-def test_a_model_that_was_trained_elsewhere_has_no_checkpoints(tmp_path: Path) -> None:
-    """Its tokens are not known."""
-    both = rows(RISING).astype({"tokens": "Int64"})
-    both.loc[both["model"] == "ALiBi", "tokens"] = pd.NA
-    table = by_checkpoint(both, list(RISING), {})
-    assert table["Model"].tolist() == ["RoPE"] * 3
-    made = checkpoints.chart(both, table, styles.styles(both, list(RISING)), "made.png")
-    plots.draw(made, tmp_path / "made.png")
-
-
-def test_a_checkpoint_that_a_model_does_not_have_is_empty_and_no_failure_that_was_not_found() -> None:
-    failed = {("RoPE", 2): Failure("RoPE", "up to 16x", 16.0, 64, 96, None, 30, "documents", 1)}
-    table = by_checkpoint(rows({"RoPE": RISING["RoPE"], "ALiBi": RISING["ALiBi"][:1]}), list(RISING), failed)
-    shown = checkpoints._by_tokens(table, "Failure length")
-    assert shown.columns.tolist() == ["Model", "1,000", "2,000", "3,000"]
-    assert shown.to_numpy().tolist() == [["RoPE", "not found", "96", "not found"], ["ALiBi", "not found", "", ""]]
-
-
-def test_each_model_is_a_line_in_its_colour(figures: list[Any], tmp_path: Path) -> None:
-    made = rows(RISING, seeds=2)
-    style = styles.styles(made, list(RISING))
-    chart = checkpoints.chart(made, by_checkpoint(made, list(RISING), {}), style, "made.png")
-    plots.draw(chart, tmp_path / "made.png")
-    for panel, at in zip(figures[0].axes, (0, 1), strict=True):
-        for model, losses in RISING.items():
-            *thin, thick = [line for line in panel.get_lines() if line.get_color() == style[model]["color"]]
-            assert len(thin) == 2
-            assert thick.get_xdata().tolist() == [1000, 2000, 3000]
-            assert thick.get_ydata() == pytest.approx([both[at] + 0.1 for both in losses])
-    assert [text.get_text() for text in figures[0].texts] == list(RISING)
 
 
 def test_kept_checkpoints_of_real_runs(cli, ckpt: Path, without_pictures: None, tmp_path: Path) -> None:

@@ -1,14 +1,9 @@
 """What models cost, and which are on the front, from rows made by hand."""
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import pytest
 
-from extrapolate.reports import plots, styles
-from extrapolate.reports.sections import cost
 from extrapolate.reports.sections.cost import costs, front
 
 NEAR, FAR = "Loss (ev=1)", "Loss (ev=4)"
@@ -45,18 +40,3 @@ def test_on_the_front_is_what_no_other_beats_in_both() -> None:
     seconds = pd.Series([1.0, 2.0, 3.0, 2.0, None, 1.0, 0.5])
     loss = pd.Series([5.0, 4.0, 4.5, 4.0, 1.0, None, np.inf])
     assert front(seconds, loss).tolist() == [True, True, False, True, False, False, False]
-
-
-def test_the_models_on_a_front_are_named(figures: list[Any], tmp_path: Path) -> None:
-    models = {f"m{at}": (100.0 + at, 5.0 + at, 5.0 + at) for at in range(12)}
-    rows = rows_of(models | {"cheap": (50.0, 9.0, 9.0), "good": (90.0, 4.0, 4.5), "far": (95.0, 4.6, 4.0)})
-    table = costs(rows, list(dict.fromkeys(rows["model"])))
-    style = styles.styles(rows, list(table["Model"]))
-    chart = cost.chart(table, [NEAR, FAR], style, "cost.png")
-    plots.draw(chart, tmp_path / "made.png")
-    texts = [text.get_text() for text in figures[0].texts]
-    assert {text.split("  ")[0] for text in texts[:-1]} == {"front", "cheap", "good", "far"}
-    assert texts[-1].startswith("Grey: 12 models")
-    series = [one for panel in chart.panels for one in panel.series]
-    assert [list(one.y) for one in series if one.name == "front"] == [[9, 4], [9, 4.5, 4]]
-    assert {one.name for one in series if one.style is None and not one.is_reference} == {f"m{at}" for at in range(12)}

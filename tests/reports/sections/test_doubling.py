@@ -57,6 +57,7 @@ def test_the_sentence_names_the_largest_change() -> None:
     ]
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_a_trained_model_is_compared_with_its_half(store: Path, tmp_path: Path) -> None:
     """By default: the half is kept, evaluated by fixed-target, and in the report."""
     sizes = dict(width=16, layers=1, heads=1, seq_len=16, batch_tokens=64, tokens=200 * 64)

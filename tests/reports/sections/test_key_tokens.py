@@ -90,28 +90,11 @@ def test_the_tables_have_both_and_their_differences() -> None:
     assert others["RoPE"] == pytest.approx(others["ALiBi"])  # better on key tokens alone
 
 
-@pytest.mark.parametrize(
-    "other", [{"key_context": 2.0}, {"key_within": 512}, {"key_context": math.nan}], ids=["context", "length", "rule"]
-)
+@pytest.mark.parametrize("other", [{"key_context": 2.0}, {"key_within": 512}], ids=["context", "length"])
 def test_runs_with_different_key_tokens_are_not_shown(other: dict[str, Any]) -> None:
     part = KeyTokens.part(material_of(rows_of(0.5), rows_of(0.0, "ALiBi", **other)), "fixed-target")
     assert [block.markdown() for block in part.blocks][1:] == [UNLIKE.replace("\n", " ")]
     assert not part.files
-
-
-def test_rows_of_an_earlier_version_have_none() -> None:
-    row, documents = rows_of(0.5, "ALiBi")
-    none = {"n_key": math.nan, "key_loss": math.nan, "key_control_loss": math.nan, "key_within": math.nan}
-    before = (row | none, [one | none for one in documents])
-    assert KeyTokens.subjects(material_of(before)) == []
-    assert KeyTokens.subjects(material_of((row | dict.fromkeys(none), documents))) == []  # as read from a file
-    part = KeyTokens.part(material_of(rows_of(0.5), before), "fixed-target")
-    assert part.blocks[-1].markdown() == UNLIKE.replace("\n", " ")
-
-
-def test_no_key_token_is_no_section() -> None:
-    row, documents = rows_of(0.5)
-    assert KeyTokens.subjects(material_of((row | {"n_key": 0}, documents))) == []
 
 
 def test_the_optimum_is_the_first_row_and_says_which_tokens() -> None:

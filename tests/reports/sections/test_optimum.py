@@ -5,7 +5,7 @@ import pytest
 
 from extrapolate.reports.page import Text
 from extrapolate.reports.report_data import ReportData
-from extrapolate.reports.sections.optimum import Optimum, has_optimum, optimum_by_ev
+from extrapolate.reports.sections.optimum import Optimum, optimum_by_ev
 from extrapolate.statistics.comparison import OPTIMUM, Comparison
 from extrapolate.statistics.intervals import Interval
 
@@ -54,11 +54,6 @@ def test_the_gain_is_from_1x_whatever_else_was_evaluated() -> None:
     assert [column for column in table if column.startswith("Gain")] == ["Gain captured (ev=2)"]
     without = optimum_by_ev(rows({"m": {2: 2.6, 4: 2.5}}, {2: 2.3, 4: 2.0}), ["m"])
     assert not [column for column in without if column.startswith("Gain")]
-
-
-def test_other_text_has_no_optimum() -> None:
-    assert not has_optimum(rows({"m": {1: 2.6}}, {1: None}).astype({"optimum_loss": float}))
-    assert has_optimum(rows({"m": {1: 2.6}}, {1: 2.0}))
 
 
 def test_a_model_below_the_optimum_is_told_in_bold() -> None:

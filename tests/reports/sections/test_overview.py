@@ -131,37 +131,11 @@ def test_with_one_seed_it_is_about_this_run() -> None:
     assert "about these runs" not in shown({"A": dict.fromkeys(range(3), (4.0, 4.5))})[1]
 
 
-def test_it_says_how_many_seeds_there_are() -> None:
-    of = {n: dict.fromkeys(range(n), (4.0, 4.5)) for n in (1, 2, 3)}
-    for a, b, words in (
-        (1, 1, "loss in nats per token; "),
-        (3, 3, "mean of 3 seeds; "),
-        (1, 3, "mean of 1 to 3 seeds; "),
-    ):
-        assert words in shown({"A": of[a], "B": of[b]})[0]["loss"].title, (a, b)
-
-
-def test_three_seeds_of_many_models_show_which_may_be_the_lowest() -> None:
-    """Each seed of twelve models differs from its mean by 0.01, and the means stand 0.1 apart but for the second's."""
-    means = [4.0, 4.005, *(4.0 + 0.1 * at for at in range(2, 12))]
-    off = np.random.default_rng(0).permuted(np.tile([-0.01, 0.0, 0.01], (12, 1)), axis=1)
-    models = {f"m{at}": {s: (means[at] + off[at, s], 5.0) for s in range(3)} for at in range(12)}
-    grids, _ = shown(models)
-    kinds = [cell(grids["loss"], model, 1.0).kind for model in models]
-    assert kinds == ["best", "undecided", *[""] * 10]
-
-
 def test_what_has_no_loss_has_no_mark_and_what_is_infinite_is_never_the_best() -> None:
     grids, _ = shown({"A": {0: (4.0, math.inf), 1: (4.0, math.inf)}, "B": {0: (4.3, 4.4), 1: (4.3, 4.4)}})
     assert cell(grids["loss"], "A", 4.0).kind == ""
     assert cell(grids["loss"], "A", 4.0).text == "inf"
     assert cell(grids["loss"], "B", 4.0).kind == "best"
-
-
-def test_without_bits_per_byte_it_says_why() -> None:
-    found, _ = shown(MODELS, lossless=False)
-    assert list(found) == ["loss", "perplexity", "difference to the control", "bits per byte"]
-    assert "n/a: the tokenizer of this corpus is lossy" in found["bits per byte"].text
 
 
 def test_a_model_holds_to_where_it_is_surely_not_above_its_control() -> None:

@@ -1,10 +1,9 @@
-"""The section of a probe, from rows by hand: margins beside accuracies, and a probe without depths or candidates."""
+"""The section of a probe, from rows by hand: margins beside accuracies, chance, and a probe without depths."""
 
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pandas as pd
-import pytest
 
 from extrapolate.names import AS_TRAINED
 from extrapolate.reports import probes
@@ -62,37 +61,11 @@ def test_the_section_shows_margins_and_choices_and_what_they_are() -> None:
     assert said.index("Margin (ev=1)") < said.index("By depth:")
 
 
-def test_extensions_of_one_name_are_printed_apart() -> None:
-    both = [row("A + Half", 1.0, 0.0, margin, extension=text) for margin, text in ((1.0, "a.py:H"), (3.0, "b.py:H"))]
-    shown = next(table for table, title in probes.printed(both) if "margin" in title)
-    assert shown["Model"].tolist() == [f"{both[0]['run']}, A + Half ({text})" for text in ("a.py:H", "b.py:H")]
-    assert shown["Margin (ev=1)"].tolist() == ["1.000", "3.000"]
-
-
-def test_rows_of_earlier_versions_have_no_margins() -> None:
-    old = probes.frame_of([one | WITHOUT for one in ROWS])
-    assert "Margin" not in markdown(Probes.part(SimpleNamespace(probes=old), "needle").blocks)
-    assert len(list(probes.printed([one | WITHOUT for one in ROWS]))) == 2
-    titles = [title for _, title in probes.printed(ROWS)]
-    assert titles[1] == "probe needle, margin in nats, mean over depths"
-    assert len(titles) == 3
-    # Half of the seeds: no mean over others than the accuracy's.
-    half = probes.frame_of([one | (WITHOUT if one["seed"] else {}) for one in ROWS])
-    assert probes.by_length(half, "margin")["Margin (ev=1)"].isna().all()
-    assert probes.has_margins(half)
-
-
 def test_the_caption_names_models_that_learned_from_other_text() -> None:
     rows = probes.frame_of([row("A", 1.0, 0.0, 1.0, training_corpus="c"), row("B", 1.0, 0.0, 1.0, training_corpus="d")])
     assert probes.caption(rows).endswith(
         " B learned from other text (corpus d): nothing checks that no text is in both."
     )
-
-
-@pytest.mark.parametrize("missing", [True, False])
-def test_the_caption_gives_an_error_only_if_one_is_known(missing: bool) -> None:
-    rows = pd.DataFrame([row("A", 1.0, 0.0, 1.0, **({"margin_stderr": None} if missing else {}))])
-    assert ("standard error" in probes.margin_caption(probes.frame_of(rows.to_dict("records")))) != missing
 
 
 WITHOUT = dict.fromkeys(("margin", "margin_stderr", "control_margin", "choice", "choice_chance"))
@@ -133,10 +106,3 @@ def test_only_a_probe_with_several_depths_is_shown_by_depth() -> None:
     assert "By depth:" in said
     assert "at each length and depth" in said
     assert files == {"probes.parquet", "probes.needle.png", "probes.needle.pdf"}
-
-
-def test_what_was_just_evaluated_is_printed_in_the_same_way() -> None:
-    (title,) = [title for _, title in probes.printed(ONE_DEPTH)]
-    assert title == "probe reverse, accuracy (chance 0.00024 at ev=0.5, 3.7e-09 at ev=1, 8.7e-19 at ev=2)"
-    titles = [title for _, title in probes.printed(DEPTHS)]
-    assert [title.partition("), ")[2][:8] for title in titles] == ["mean ove", "by depth"]

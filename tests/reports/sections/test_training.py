@@ -1,16 +1,13 @@
 """Training curves and the table of what training took, from logs made by hand and of real runs."""
 
 import json
-import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from extrapolate import results
-from extrapolate.reports import plots, styles
 from extrapolate.reports.chart import smoothed
 from extrapolate.reports.sections import training
 from extrapolate.reports.sections.training import KEPT
@@ -72,49 +69,6 @@ def test_the_time_of_a_step_is_by_the_median_speed() -> None:
     assert training._row("RoPE", [one])["Seconds per 1,000 steps"] == pytest.approx(500)
 
 
-def style_of(*models: str) -> dict[str, styles.Style]:
-    rows = pd.DataFrame({"model": models, "run": models, "extension": "as-trained"})
-    return styles.styles(rows, models)
-
-
-def test_the_scale_holds_every_seeds_average(figures: list[Any], tmp_path: Path) -> None:
-    logs = {"RoPE": [log([9.0] + [4.0 + off] * 30) for off in (-1.0, 0.0, 1.0)], "ExPE": [log([9.0] + [4.1] * 30)]}
-    chart = training.chart(logs, style_of("RoPE", "ExPE"))
-    plots.draw(chart, tmp_path / "made.png")
-    low, high = figures[0].axes[0].get_ylim()
-    assert low < 3.1
-    assert 5.0 < high < 6.5
-    assert chart.panels[0].y.range == pytest.approx([low, high], abs=1e-3)
-
-
-def test_the_scale_holds_the_ends_of_the_steps() -> None:
-    """In a short training they are far below the averages."""
-    chart = training.chart({"RoPE": [log([9.0 - 0.3 * step for step in range(20)])]}, style_of("RoPE"))
-    low, high = chart.panels[0].y.range
-    assert low < 9.0 - 0.3 * 19 < high
-
-
-def test_steps_are_thin_and_the_average_is_thick(figures: list[Any], tmp_path: Path) -> None:
-    logs = {"RoPE": [log([9.0, 5.0, 4.0] + [3.9] * 30), log([9.0, 5.2, 4.2] + [4.1] * 30)], "ExPE": [log([9.0] * 33)]}
-    style = style_of("RoPE", "ExPE")
-    plots.draw(training.chart(logs, style), tmp_path / "made.png")
-    lines = figures[0].axes[0].get_lines()
-    *thin, thick = [line for line in lines if line.get_color() == style["RoPE"]["color"]]
-    assert [line.get_ydata()[1] for line in thin] == [5.0, 5.2]
-    assert all(line.get_linewidth() < thick.get_linewidth() for line in thin)
-    assert thick.get_ydata() == pytest.approx(smoothed(pd.Series([9.0, 5.1, 4.1] + [4.0] * 30), KEPT))
-    assert thick.get_xdata()[-1] == 33_000
-    assert [text.get_text().split()[0] for text in figures[0].texts] == ["RoPE", "ExPE"]
-
-
-@pytest.mark.filterwarnings("error")
-def test_a_diverged_training_is_drawn_as_far_as_it_goes(tmp_path: Path) -> None:
-    for losses in ([5.0, 4.0, np.inf, np.inf], [5.0, np.inf, np.nan], [5.0, np.nan], [np.nan], [4.0]):
-        made = training.chart({"RoPE": [log(losses)]}, style_of("RoPE"))
-        plots.draw(made, tmp_path / "made.png")
-        assert (tmp_path / "made.png").stat().st_size
-
-
 def test_a_report_on_real_runs(cli, evaluated: Path, without_pictures: None, tmp_path: Path) -> None:
     ended = cli("report", evaluated).succeeded()
     table = results.read_frame(tmp_path / "report/training.parquet").set_index("Model")
@@ -133,14 +87,6 @@ def test_a_report_on_real_runs(cli, evaluated: Path, without_pictures: None, tmp
     assert sentences.startswith("**In these runs, ")
     assert rest.startswith("Protocol fixed-target.")
     assert sentences.strip("*").split("(")[0].strip() in " ".join(ended.out.split())
-
-
-def test_runs_without_a_log_are_named(cli, evaluated: Path, without_pictures: None, tmp_path: Path) -> None:
-    some = shutil.copytree(evaluated, tmp_path / "some")
-    (some / "expe/metrics.parquet").unlink()
-    cli("report", some, "--out", "of-some").succeeded()
-    assert set(results.read_frame(tmp_path / "of-some/training.parquet")["Model"]) == {"RoPE", "Learned", "NoPE"}
-    assert "Not shown, because their logs are not here: expe." in (tmp_path / "of-some/report.md").read_text()
 
 
 def test_what_is_no_log_is_refused(cli, ckpt: Path, tmp_path: Path) -> None:

