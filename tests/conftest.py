@@ -18,6 +18,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from markupsafe import Markup
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 # The tests' models are too small to gain from a second thread, and on a busy machine threads that wait for each other
@@ -356,8 +357,13 @@ def leftovers() -> Callable[[Path], list[str]]:
 
 @pytest.fixture
 def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reports draw their pictures, which takes most of their time, but do not encode them."""
-    monkeypatch.setattr("extrapolate.reports.plots.save", lambda figure, path: path.write_bytes(b""))
+    """Reports draw nothing, which takes most of their time: `tests/reports` tests their pictures."""
+    from extrapolate.reports import plots, svg
+    from extrapolate.reports.sections import provenance
+
+    monkeypatch.setattr(plots, "draw", lambda chart, path: path.touch())
+    monkeypatch.setattr(svg, "drawn", lambda chart: Markup("<svg></svg>"))
+    monkeypatch.setattr(provenance, "svg", lambda protocol: "<svg></svg>")
 
 
 @pytest.fixture

@@ -8,15 +8,13 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from markupsafe import Markup
 
 from extrapolate import results
 from extrapolate.names import DOCUMENTS_TABLE as DOCUMENTS
 from extrapolate.names import TEXT_TABLE as TEXT
-from extrapolate.reports import plots, svg
+from extrapolate.reports import plots
 from extrapolate.reports.chart import Axis, Chart, Panel, Series
 from extrapolate.reports.page import Block, Cell, Code, Drawing, Grid, Heading, Switch, Table, Text
-from extrapolate.reports.sections import provenance
 from extrapolate.reports.svg import Plot
 
 KEPT = Path(__file__).parents[1] / "fixtures/rope"
@@ -46,14 +44,6 @@ def blocks_about(name: str) -> list[Block]:
 def hostile_names() -> list[str]:
     """Names that are not only names."""
     return HOSTILE
-
-
-@pytest.fixture
-def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reports draw nothing: `test_plots.py`, `test_svg.py` and the fixture `reported` do."""
-    monkeypatch.setattr(plots, "draw", lambda chart, path: path.touch())
-    monkeypatch.setattr(svg, "drawn", lambda chart: Markup("<svg></svg>"))
-    monkeypatch.setattr(provenance, "svg", lambda protocol: "<svg></svg>")
 
 
 @pytest.fixture
