@@ -113,8 +113,6 @@ class TestEvalLengths:
         means = losses.groupby(key, observed=True)["loss"].mean()
         assert means.to_dict() == pytest.approx(xt.rows(run).set_index(key)["loss"].to_dict(), abs=1e-5)
         assert losses.groupby(key, observed=True).size().tolist() == [512] * 4
-        cli("eval-lengths", run, *flags, "--extend", "pi").succeeded()
-        assert set(xt.rows(run, "targets")["extension"]) == {"as-trained"}  # the others' rows were replaced
 
     def test_kept_checkpoints_are_evaluated_like_the_last(self, cli, ckpt):
         """--keep-every 2048 of 5 120 tokens in steps of 512: steps 4 and 8, and the last, 10."""
@@ -151,7 +149,8 @@ class TestUserEncoding:
         own_file.unlink()
         assert "Slope(slope=1)" in cli("eval-lengths", "run", "--factors", "1,2", *FEW).succeeded().out
         cli("train", "--config", "run/config.json", "--data", store, "--out", "again").succeeded()
-        assert weights(tmp_path / "again") == weights(run)
+        first, second = (xt.load(path).checkpoints("last")[0].sha256 for path in ("run", "again"))
+        assert first == second
         copy = run / "encoding.py"
         copy.write_text(copy.read_text().replace("-self.slope", "-2 * self.slope"))
         before = contents(run)

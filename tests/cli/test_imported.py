@@ -222,7 +222,7 @@ class TestFineTuning:
 
     @pytest.mark.parametrize(
         ("more", "model"),
-        [(["--seq-len", 32, "--extend", "pi:factor=2"], "RoPE + PI(2), tuned"), (["--pe", "none"], "NoPE, tuned")],
+        [(["--seq-len", 32, "--extend", "pi:factor=2"], "RoPE + PI(2), tuned"), (["--pe", "none"], "NoPE")],
     )
     def test_a_checkpoint_learns_with_an_extension_or_another_encoding(
         self, cli, flags, store, tmp_path, more, model

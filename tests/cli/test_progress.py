@@ -44,7 +44,7 @@ def test_evaluating_shows_the_share_of_the_whole_command(cli, ckpt, every_line):
     lines = [line for line in ended.succeeded().err.splitlines() if "%" in line]
     shares = [int(line.split("%")[0].split()[-1]) for line in lines]
     assert shares == sorted(shares)
-    assert shares[0] == 0
+    assert shares[0] < 10
     assert shares[-1] == 100
     assert shares.count(100) <= 2
     for part in ("rope windows RoPE", "rope fixed-target RoPE + ", "learned windows Learned"):

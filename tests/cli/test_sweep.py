@@ -275,7 +275,7 @@ def test_what_does_not_compare_has_reports_of_its_own(cli: Cli, store: Path, tmp
     text = FEW.format(store=store).replace('["rope", "alibi"]', '["rope"]\nseq_len = [16, 32]')
     few.write_text(text.replace("seq_len = 16\n", "", 1) + TUNED)
     cli("sweep", few, "--out", out, "--jobs", 2, "--trust-code").succeeded()
-    assert sorted(path.name for path in out.glob("report*")) == ["report", "report-L16", "report-L32"]
+    assert sorted(path.name for path in out.glob("report*")) == ["report-L16", "report-L32"]
     page = " ".join((out / "report-L32" / "report.md").read_text().split())
     assert "training length 32 tokens" in page
     assert statuses(out)["rope-L16-s0+root"] == "done"
