@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -34,13 +33,6 @@ def test_each_is_applied_where_it_applies_and_the_rest_is_said(ckpt: Path) -> No
     assert "yarn" not in found["expe"]
     for name in ("rope", "expe"):
         assert set(xt.rows(ckpt / name)["extension"]) == found[name]
-
-
-def test_what_applies_to_all_is_not_warned_about(ckpt: Path) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        table = xt.evaluate([ckpt / "rope", ckpt / "none"], extend=["log-n", "all", "without-own"], **FEW)
-    assert table.attrs["left_out"] == []
 
 
 @pytest.mark.parametrize(

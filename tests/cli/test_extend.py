@@ -3,7 +3,6 @@
 import shutil
 from pathlib import Path
 
-import pandas as pd
 import pytest
 import torch
 
@@ -115,23 +114,6 @@ class TestTuning:
         assert "pi" not in set(xt.rows(tuned)["extension"])
         refused(["eval-lengths", tuned, "--extend", "pi:factor=2", *FEW], "cannot be joined: PI is there twice")
         refused(["train", "--config", tuned / "config.json", "--out", "bad"], "origin", "--from")
-
-    @pytest.mark.usefixtures("without_pictures")
-    def test_a_report_shows_it_beside_others_by_length(self, cli, tuned, ckpt):
-        """Taken off it is not the run that never had it."""
-        flags = ["--seq-len", 64, "--tokens", 2048, "--lr", 1e-3, "--no-compile"]
-        cli("train", "--from", "ckpt/rope", *flags, "--out", "study/long").succeeded()
-        tuned.rename("study/tuned")
-        (ckpt / "rope").rename("study/rope")
-        cli("eval-lengths", "study/long", "study/rope", *FEW).succeeded()
-        cli("eval-lengths", "study/tuned", "--extend", WITHOUT_OWN, *FEW).succeeded()
-        cli("report", "study", "--out", "report").succeeded()
-        table = pd.read_parquet("report/loss_by_ev.parquet")
-        assert sorted(table["Model"]) == [
-            "RoPE", "RoPE + PI(4), tuned at 64", "RoPE, tuned at 64", "RoPE, tuned at 64 with PI(4), taken off",
-        ]  # fmt: skip
-        assert list(table.columns[1:4]) == ["Loss (ev=1)", "Loss (ev=2)", "Loss (ev=4)"]
-        assert table.iloc[:, 1:4].notna().all(axis=None)
 
     def test_a_table_is_never_clamped_in_training(self, cli, ckpt, refused):
         refused(["train", "--from", "ckpt/learned", "--seq-len", 64, "--out", "bad"], "up to 16 tokens", "table-resize")

@@ -106,11 +106,11 @@ class TestReport:
                 (tmp_path / place / name).parent.mkdir(parents=True, exist_ok=True)
                 (tmp_path / place / name).write_text("mine")
             before = contents(tmp_path)
-            message = cli("report", evaluated, "--out", place).error()
+            message = cli("report", evaluated / "none", "--out", place).error()
             assert words in message
             assert "choose another --out" in message
             assert contents(tmp_path) == before
-        assert "(/sys/report)" in cli("report", evaluated, "--out", "/sys/report").error(1)
+        assert "(/sys/report)" in cli("report", evaluated / "none", "--out", "/sys/report").error(1)
 
     def test_a_full_disk_keeps_the_old_report(self, cli, evaluated, contents, tmp_path, monkeypatch):
         (tmp_path / "report").mkdir()
@@ -122,7 +122,7 @@ class TestReport:
             raise OSError(28, "No space left on device")
 
         monkeypatch.setattr(files, "write_text", full)
-        message = cli("report", evaluated).error(1)
+        message = cli("report", evaluated / "none").error(1)
         assert message == "No space left on device (report); free some space and run the command again"
         assert contents(tmp_path) == before
         assert [path.name for path in tmp_path.iterdir()] == ["report"]
