@@ -63,16 +63,13 @@ def test_an_extension_is_set_for_the_length(trained: Path) -> None:
     ("name", "text", "named", "message"),
     [
         ("rope", "", {}, "`text` has no tokens"),
-        ("rope", "\ud800", {}, "`text` has half a character"),
         ("rope", [5, 400], {}, "there is no token 400; the model has those from 0 to 399"),
-        ("rope", [-1], {}, "there is no token -1"),
         ("rope", ["a"], {}, "`text`: 'a' is not a whole number"),
         ("rope", TEXT, {"length": 5}, "`length=5` is less than the 12 tokens"),
         ("rope", TEXT, {"extend": "expe-scale"}, "expe-scale does not apply to RoPE"),
         ("rope", TEXT, {"extend": "all"}, "stands for several extensions: name one"),
         ("rope", TEXT, {"extend": "temperature", "length": 64}, "leaves a constant out"),
         ("learned", [5] * 17, {}, "not defined at 17 tokens"),
-        ("gone", TEXT, {}, "gone"),
     ],
 )
 def test_what_has_no_attention_is_refused(trained: Path, name: str, text: Any, named: Any, message: str) -> None:

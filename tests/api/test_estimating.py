@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +27,10 @@ class Told(xt.Terminal):
     done = 0.0
 
     def display(self, unit: str, stopped: str = "") -> Any:
-        told = self
+        return nullcontext(self)
 
-        class Display:
-            def __enter__(self) -> "Display":
-                return self
-
-            def __exit__(self, *error: object) -> None: ...
-
-            def update(self, what: str, done: float, total: float | None = None, note: str = "") -> None:
-                told.done = done
-
-        return Display()
+    def update(self, what: str, done: float, total: float | None = None, note: str = "") -> None:
+        self.done = done
 
 
 @pytest.fixture
@@ -55,39 +48,26 @@ def a_second_a_token(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]
 
 
 def test_tokens_targets_and_documents_are_those_of_the_evaluation(ckpt: Path) -> None:
-    found = xt.estimate_evaluation(ckpt / "rope", probes=("copy",), trials=2, **ASKED)
+    asked = ASKED | {"precisions": ("fp32",)}
+    found = xt.estimate_evaluation(ckpt / "rope", probes=("copy",), trials=2, **asked)
     rows = found.rows
     assert rows["seconds"].sum() == pytest.approx(found.seconds)
     assert (rows["peak_mib"] > 10).all()
     settings = ["reads", "extension", "precision"]
-    assert len(rows) == rows[settings].drop_duplicates().shape[0] == 3 * 4 * 2
+    assert len(rows) == rows[settings].drop_duplicates().shape[0] == 3 * 4
     tokens = rows.set_index(settings)["tokens"]
-    # pi:factor=2 has the plan of pi at 2x, so it computes only what is new at 1x and 4x.
-    assert (
-        tokens["windows", "pi:factor=2", "fp32"]
-        < tokens["windows", "pi", "fp32"] + tokens["windows", "as-trained", "fp32"]
-    )
+    of = tokens["windows"].xs("fp32", level="precision")
+    assert of["pi:factor=2"] < of["pi"] + of["as-trained"]  # it has the plan of pi at 2x: what is new is at 1x and 4x
     done = Told()
-    table = xt.evaluate(ckpt / "rope", progress=done, **ASKED)
+    table = xt.evaluate(ckpt / "rope", progress=done, **asked)
     assert done.done == rows.loc[rows["reads"] != "copy", "tokens"].sum()
-    probes = {name: value for name, value in ASKED.items() if name != "max_targets"}
+    probes = {name: value for name, value in asked.items() if name != "max_targets"}
     xt.evaluate_probes(ckpt / "rope", "copy", trials=2, progress=done, **probes)
     assert done.done == rows.loc[rows["reads"] == "copy", "tokens"].sum()
     for (protocol, count), part in rows[rows["reads"] != "copy"].groupby(["reads", "targets"]):
         evaluated = table[table["protocol"] == protocol]
         assert set(evaluated["n_targets"]) == {count}
         assert set(evaluated["n_documents"]) == set(part["documents"])
-
-
-def test_an_extensions_tokens_are_what_it_adds(ckpt: Path, a_second_a_token) -> None:
-    a_second_a_token(1.0)
-    asked = ASKED | {"precisions": ("fp32",), "protocols": ("windows",)}
-    totals = [
-        xt.estimate_evaluation(ckpt / "rope", **asked | {"extend": ASKED["extend"][:count]}).seconds
-        for count in range(4)
-    ]
-    rows = xt.estimate_evaluation(ckpt / "rope", **asked).rows
-    assert [after - before for before, after in zip([0.0, *totals], totals, strict=False)] == rows["tokens"].tolist()
 
 
 def test_speed_is_linear_between_lengths_and_by_operations_beyond(ckpt: Path) -> None:
@@ -106,7 +86,6 @@ def test_speed_is_linear_between_lengths_and_by_operations_beyond(ckpt: Path) ->
     ("hours", "lowered"),
     [
         (0.9, set()),
-        (3, {"max_targets"}),
         (60, {"max_targets", "factors"}),
         (1e9, {"extend", "factors", "max_targets"}),
     ],

@@ -25,8 +25,7 @@ def store_in(folder: Path, word: str, **given: object) -> Store:
 class Said(Quiet):
     """Keeps what is said."""
 
-    def __init__(self) -> None:
-        self.text = ""
+    text = ""
 
     def say(self, message: str) -> None:
         self.text += f"{message}\n"

@@ -6,19 +6,16 @@ import shutil
 import pytest
 
 from extrapolate.cli import main
-from extrapolate.results import kept
 from extrapolate.training import loop
-
-BAD_INPUT, FAILED = 2, 1
 
 
 @pytest.fixture
 def refused(cli, contents, leftovers, tmp_path):
     """Runs a command that must fail with one message, these words in it, and every file as it was before."""
 
-    def call(arguments, *words, code=BAD_INPUT):
+    def call(arguments, *words):
         before = contents(tmp_path)
-        message = cli(*arguments).error(code)
+        message = cli(*arguments).error()
         for word in words:
             assert word in message, message
         assert contents(tmp_path) == before
@@ -41,8 +38,7 @@ def quietly():
 
 
 @contextlib.contextmanager
-def dying_after(steps):
-    """Trainings inside the `with` fail after this step."""
+def _dying_after(steps):
     tell_row = loop.Training._tell_row
 
     def stop(self, values):
@@ -57,15 +53,15 @@ def dying_after(steps):
 
 @pytest.fixture(scope="session")
 def dies_after():
-    """dying_after."""
-    return dying_after
+    """Trainings inside a `with` of it fail after this step."""
+    return _dying_after
 
 
 @pytest.fixture(scope="session")
 def _half(tiny, tmp_path_factory):
     folder = tmp_path_factory.mktemp("half") / "half"
-    with dying_after(5):
-        _quietly("train", "--pe", "rope", *tiny, "--save-every", 512, "--out", folder, code=FAILED)
+    with _dying_after(5):
+        _quietly("train", "--pe", "rope", *tiny, "--save-every", 512, "--out", folder, code=1)
     assert (folder / "state.safetensors").is_file()
     return folder
 
@@ -76,14 +72,25 @@ def state_of_half(_half, tmp_path):
     return shutil.copytree(_half, tmp_path / "half")
 
 
+STUDY = """
+[base]
+data = "{store}"
+seq_len = 16
+tokens = 1024
+batch_tokens = 512
+layers = 1
+precision = "fp32"
+compile = false
+[axes]
+encoding = ["rope"]
+[evaluate]
+factors = [1]
+protocols = ["windows"]
+max_targets = 256
+"""
+
+
 @pytest.fixture(scope="session")
-def damage_rows():
-    """Puts a damaged file where a run keeps the rows of one setting as trained, and returns what is said of it."""
-
-    def damage(run, asked):
-        path = kept.folder_of(run, (kept.weights_in(run) or [""])[0]) / asked / "as-trained.parquet"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"PAR1 and then nothing")
-        return f"{path} is damaged"
-
-    return damage
+def small_study(store):
+    """The text of a study of one cell."""
+    return STUDY.format(store=store)

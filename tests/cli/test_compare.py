@@ -82,15 +82,12 @@ def test_seeds_are_replicates_of_one_model(cli, evaluated):
     row = rows[rows["factor"] == 4].iloc[0]
     assert row["difference"] == pytest.approx(by_seed.mean(), abs=1e-9)
     assert row["by_seed"] == pytest.approx(by_seed.to_list(), abs=1e-9)
-    assert "this run" not in row["verdict"]
     out = cli("compare", "ckpt/rope", "more/rope-s1").succeeded().out
-    assert "by seed" in out
     assert ", ".join(f"{one:+.3f}" for one in by_seed) in out
-    assert "and 2 seeds." in out
     assert "this run" not in out
 
 
-def test_one_model_is_compared_with_all_others(cli, evaluated, tmp_path):
+def test_one_model_is_compared_with_all_others(cli, evaluated, tmp_path, without_pictures):
     """As in the table of differences of a report with this baseline."""
     rows = lines_of(cli("compare", "ckpt", "--against", "ExPE", "--json"))
     assert set(zip(rows["model"], rows["other"], strict=True)) == {("RoPE", "ExPE"), ("NoPE", "ExPE")}
@@ -107,7 +104,7 @@ def test_one_model_is_compared_with_all_others(cli, evaluated, tmp_path):
     ).error(2)
 
 
-def test_only_shared_seeds_are_compared(cli, evaluated, monkeypatch):
+def test_only_shared_seeds_are_compared(cli, evaluated):
     """Two seeds of RoPE, and an extension evaluated on one of them: the difference is that seed's own, at every length.
 
     A factor of 1 changes nothing, so that every difference is exactly zero.
@@ -120,17 +117,6 @@ def test_only_shared_seeds_are_compared(cli, evaluated, monkeypatch):
     assert pair["verdict"].isin(["undecided (this run)", "equivalent (this run)", "too few"]).all()
     assert pair["seeds"].to_list() == [[0], [0]]
     assert rows.loc[("RoPE", "its control")]["seeds"].to_list() == [[0, 1], [0, 1]]
-    monkeypatch.setenv("COLUMNS", "200")  # nothing is folded
-    shown = cli("compare", "ckpt/rope", "more/rope-s1", "--extensions").succeeded().out
-    lines = [line for line in shown.splitlines() if "RoPE + PI(1)" in line and "its control" not in line]
-    assert lines[-1].split()[-1] == "0"
-
-
-def test_models_that_were_not_trained_alike_are_told(cli, evaluated, tiny):
-    assert "not trained alike" not in cli("compare", "ckpt/rope", "ckpt/expe").succeeded().err
-    cli("train", "--pe", "none", *tiny, "--lr", 0.001, "--out", "odd/none").succeeded()
-    cli("eval-lengths", "odd", *FEW).succeeded()
-    assert "warning: the models were not trained alike" in cli("compare", "ckpt/rope", "odd", "--json").succeeded().err
 
 
 def test_models_without_a_shared_seed_get_no_verdict(cli, evaluated):
@@ -138,75 +124,39 @@ def test_models_without_a_shared_seed_get_no_verdict(cli, evaluated):
     pair = rows.loc[("RoPE", "ALiBi")]
     assert set(pair["verdict"]) == {"no shared seed"}
     assert pair[["difference", "low", "high"]].isna().all(axis=None)
-    ended = cli("compare", "ckpt/rope", "more/alibi").succeeded()
-    assert "no shared seed" in ended.out
-    assert "cannot be compared: train and evaluate them with the same --seed" in ended.err
-
-
-def test_runs_of_one_name_in_folders_of_folders(cli, evaluated, tiny, tmp_path):
-    cli("train", "--pe", "none", *tiny, "--seed", 1, "--out", "study/s1/none").succeeded()
-    shutil.copytree("more/rope-s1", "study/s1/rope")
-    for name in ("rope", "none"):
-        shutil.copytree(f"ckpt/{name}", f"study/s0/{name}")
-    (tmp_path / "study/elsewhere").mkdir()
-    (tmp_path / "study/elsewhere/config.json").write_text('{"architectures": ["LlamaForCausalLM"]}')
-    ended = cli("eval-lengths", "study", *FEW).succeeded()
-    assert "s0/rope" in ended.out
-    assert "s1/none" in ended.out
-    assert "not runs of extrapolate: study/elsewhere" in ended.err
-    rows = lines_of(cli("compare", "study", "--json"))
-    assert set(map(tuple, rows["seeds"])) == {(0, 1)}
-    assert len(rows) == 2 * 3
+    said = cli("compare", "ckpt/rope", "more/alibi").succeeded().err
+    assert "cannot be compared: train and evaluate them with the same --seed" in said
 
 
 def test_one_set_of_targets_is_compared_and_the_rest_is_said(cli, evaluated):
-    """Two evaluations of other sizes must not be shown one over the other."""
+    """Two evaluations of other sizes must not be shown one over the other; a call warns of it, and prints nothing."""
+    runs = [evaluated / "rope", evaluated / "none"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        xt.compare(runs)
     cli("eval-lengths", "ckpt/rope", "--factors", "1,4", "--max-targets", 1024, "--protocol", "windows").succeeded()
-    ended = cli("compare", "ckpt/rope", "ckpt/none", "--json")
+    ended = cli("compare", *runs, "--json")
     rows = lines_of(ended)
     assert not rows.duplicated(["protocol", "factor", "model", "other"]).any()
     assert ("RoPE", "NoPE") in set(zip(rows["model"], rows["other"], strict=True))
     assert "left out rows on other targets" in ended.err
-
-
-def test_a_call_warns_of_what_the_command_says(evaluated, tiny, cli):
-    """It prints nothing, and its rows do not show what was left out."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        xt.compare([evaluated / "rope", evaluated / "none"])
-    cli("eval-lengths", "ckpt/rope", "--factors", "1,4", "--max-targets", 1024, "--protocol", "windows").succeeded()
     with pytest.warns(UserWarning, match="^windows: left out rows on other targets") as warned:
-        xt.compare([evaluated / "rope", evaluated / "none"])
+        xt.compare(runs)
     assert {Path(one.filename) for one in warned} == {Path(__file__)}
-    (evaluated / "elsewhere").symlink_to(evaluated / "none", target_is_directory=True)
-    for call in (xt.compare, lambda path: xt.evaluate(path, factors=(1,), max_targets=64)):
-        with pytest.warns(UserWarning, match="links, which are not followed"):
-            call(evaluated)
 
 
-def test_a_model_without_a_loss_at_any_of_the_lengths_is_named(cli, evaluated, tiny):
-    cli("train", "--pe", "learned", *tiny, "--out", "more/learned").succeeded()
+def test_a_model_without_a_loss_at_any_of_the_lengths_is_named(cli, evaluated, trained):
+    shutil.copytree(trained / "learned", "more/learned")
     few = ["--factors", "2,4", "--max-targets", 256, "--protocol", "windows"]
     cli("eval-lengths", "ckpt/rope", "ckpt/none", "more/learned", *few).succeeded()
     said = cli("compare", "ckpt/rope", "ckpt/none", "more/learned").succeeded().err
     assert "warning: not compared at 2x, 4x, where the loss is n/a: Learned" in said
 
 
-def test_models_without_a_protocol_of_others_are_named(cli, evaluated, without_pictures):
-    cli("eval-lengths", "ckpt/rope", "--factors", "1,4", "--max-targets", 1024, "--protocol", "sliding").succeeded()
-    said = "protocol sliding: left out the models that were not evaluated with it (NoPE)"
-    assert said in cli("compare", "ckpt/rope", "ckpt/none").succeeded().err
-    assert said in cli("report", "ckpt/rope", "ckpt/none").succeeded().err
-    assert said in Path("report/report.md").read_text().replace("Protocol sliding", "protocol sliding")
-    assert "not evaluated with it" not in cli("compare", "ckpt/rope", "ckpt/none", "--protocol", "windows").err
-
-
 def test_the_table_says_what_it_shows(cli, evaluated):
     out = cli("compare", "ckpt/rope", "ckpt/none", "--confidence", 0.9).succeeded().out
     assert "90% interval" in out
-    assert "at least 0.01 nats. Equivalent: the whole interval is nearer to zero" in " ".join(out.split())
     assert any(f"{word} (this run)" in out for word in ("better", "worse", "equivalent", "undecided"))
-    assert "another seed may give another order" in " ".join(out.split())
     assert "by seed" not in out  # it would say the same as the mean
     assert "(Holm)" not in out
 
@@ -221,19 +171,12 @@ def test_a_correction_for_many_comparisons(cli, evaluated):
     assert not (counting["verdict"].str.startswith(("better", "worse")) & (counting["p_corrected"] >= 0.05)).any()
     out = " ".join(cli("compare", "ckpt", "--correct", "holm").succeeded().out.split())
     assert f"corrected for the number of comparisons, {len(counting)} (Holm)" in out
-    assert "(Holm)" in out.partition("The verdict is about")[0]
     assert "unknown correction 'holms'; did you mean 'holm'?" in cli("compare", "ckpt", "--correct", "holms").error()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["nowhere"], "no such folder"),
-        ([], "holds no evaluated run"),
-    ],
-)
-def test_what_cannot_be_compared_is_refused(evaluated, trained, refused, arguments, words):
-    refused(["compare", *(arguments or [trained / "learned"])], words)
+def test_what_cannot_be_compared_is_refused(evaluated, trained, refused):
+    refused(["compare", "nowhere"], "no such folder")
+    refused(["compare", trained / "learned"], "holds no evaluated run")
 
 
 def test_models_of_one_encoding_are_told_apart_by_what_differs(evaluated, cli):
@@ -242,14 +185,13 @@ def test_models_of_one_encoding_are_told_apart_by_what_differs(evaluated, cli):
     assert "the models were not trained alike (lr 0.001, 0.02)" in ended.err
 
 
-@pytest.mark.parametrize(("margin", "said"), [(0.5, True), (-0.5, False)])
-def test_a_model_below_the_optimum_is_told(cli, evaluated, edit_rows, margin, said):
+def test_a_model_below_the_optimum_is_told(cli, evaluated, edit_rows):
     for table in (results.EVALS, results.EVAL_DOCUMENTS):
-        edit_rows(evaluated / "rope", table, lambda row: row | {"optimum_loss": row["loss"] + margin})
+        edit_rows(evaluated / "rope", table, lambda row: row | {"optimum_loss": row["loss"] + 0.5})
     ended = cli("compare", "ckpt/rope", "--json")
     rows = lines_of(ended).query("other == 'the optimum'")
-    assert rows["difference"].to_list() == pytest.approx([-margin] * 2)
-    assert ("RoPE is below the optimum at 4x" in ended.err) == said
+    assert rows["difference"].to_list() == pytest.approx([-0.5] * 2)
+    assert "RoPE is below the optimum at 4x" in ended.err
 
 
 def test_one_precision_of_several(cli, evaluated):

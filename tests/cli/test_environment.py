@@ -1,6 +1,5 @@
 """Variables of the environment as defaults, the version, completion, and the sections of help."""
 
-import json
 import re
 import shlex
 import sysconfig
@@ -13,13 +12,10 @@ import typer
 from extrapolate import __version__
 from extrapolate.cli.commands import app
 from extrapolate.machine.examination import DEVELOPERS
+from extrapolate.runs.run import Run
 
 ROOT = Path(__file__).parent.parent.parent
 SCRIPT = [str(Path(sysconfig.get_path("scripts")) / "extrapolate")]
-
-
-def config(run: Path) -> dict:
-    return json.loads((run / "config.json").read_text())["config"]
 
 
 @pytest.fixture(scope="module")
@@ -27,12 +23,6 @@ def without_data(tiny: list[str]) -> list[str]:
     """The flags of a tiny run, but for its token store."""
     assert tiny[0] == "--data"
     return tiny[2:]
-
-
-@pytest.fixture
-def given(monkeypatch: pytest.MonkeyPatch):
-    """Sets variables of the environment."""
-    return lambda **values: [monkeypatch.setenv(f"EXTRAPOLATE_{name}", str(value)) for name, value in values.items()]
 
 
 def test_the_page_has_every_variable_with_its_flag_and_commands() -> None:
@@ -49,26 +39,27 @@ def test_the_page_has_every_variable_with_its_flag_and_commands() -> None:
     assert {(variable, flag): re.findall(r"`([\w-]+)`", commands) for variable, flag, commands in rows} == found
 
 
-def test_a_variable_is_a_default_and_a_flag_wins(cli, given, without_data, store, tmp_path) -> None:
-    given(DATA=store, DEVICE="cpu")
+def test_a_variable_is_a_default_and_a_flag_wins(cli, monkeypatch, without_data, store, tmp_path) -> None:
+    monkeypatch.setenv("EXTRAPOLATE_DATA", str(store))
     cli("train", "--pe", "rope", *without_data, "--resume", "--out", "run").succeeded()  # there is none yet
-    assert config(tmp_path / "run")["data"]["path"] == str(store)
-    given(DATA="nowhere")
+    assert Run.open(tmp_path / "run").config.data.path == str(store)
+    monkeypatch.setenv("EXTRAPOLATE_DATA", "nowhere")
     assert "nowhere is not a token store" in cli("train", "--pe", "none", *without_data).error()
     cli("train", "--pe", "none", *without_data, "--data", store, "--out", "other").succeeded()
-    given(DEVICE="tpu")
+    monkeypatch.setenv("EXTRAPOLATE_DEVICE", "tpu")
     ended = cli("train", "--pe", "rope", *without_data[:-3])
     assert ended.code == 2
     assert "EXTRAPOLATE_DEVICE" in ended.err
 
 
-def test_what_a_run_or_a_file_says_is_not_changed_by_a_variable(cli, given, ckpt, tiny, store, tmp_path) -> None:
-    given(DATA="nowhere", DEVICE="cuda")
+def test_what_a_run_or_a_file_says_is_not_changed_by_a_variable(cli, monkeypatch, ckpt, store, tmp_path) -> None:
+    monkeypatch.setenv("EXTRAPOLATE_DATA", "nowhere")
+    monkeypatch.setenv("EXTRAPOLATE_DEVICE", "cuda")
     cli("train", "--resume", "--out", ckpt / "rope").succeeded()
     cli("train", "--from", ckpt / "rope", "--tokens", 512, "--out", "further").succeeded()
-    assert config(tmp_path / "further")["data"]["path"] == str(store)
+    assert Run.open(tmp_path / "further").config.data.path == str(store)
     cli("train", "--config", ckpt / "rope" / "config.json", "--seed", 3, "--out", "again").succeeded()
-    assert config(tmp_path / "again")["training"]["device"] == "cpu"
+    assert Run.open(tmp_path / "again").config.training.device == "cpu"
 
 
 def test_the_version(cli) -> None:
@@ -83,31 +74,18 @@ def test_completion_is_shown_and_installed_and_completes(process, monkeypatch: p
     process("--install-completion", "bash", program=SCRIPT).succeeded()
     assert "_EXTRAPOLATE_COMPLETE" in (tmp_path / ".bash_completions" / "extrapolate.sh").read_text()
     monkeypatch.setenv("_EXTRAPOLATE_COMPLETE", "complete_bash")
-    asked = {
-        "extrapolate eval": "eval-lengths",
-        "extrapolate train --tr": "--tracker",
-        "extrapolate train --device c": "cuda",
-    }
+    asked = {"extrapolate eval": "eval-lengths", "extrapolate train --device c": "cuda"}
     for line, expected in asked.items():
         monkeypatch.setenv("COMP_WORDS", line)
         monkeypatch.setenv("COMP_CWORD", str(len(line.split()) - 1))
         assert expected in process(program=SCRIPT).succeeded().out.split()
 
 
-@pytest.mark.parametrize(
-    ("command", "sections"),
-    [
-        ("train", ["Model", "Data", "Training", "The run", "Machine"]),
-        ("sweep", ["Arguments", "The study", "This machine", "With --engine ray"]),
-        ("eval-lengths", ["Arguments", "What to evaluate", "Text", "Runs", "Machine"]),
-    ],
-)
-def test_help_has_sections_and_every_option_in_one(cli, command: str, sections: list[str]) -> None:
-    shown = cli(command, "--help").succeeded().out
+def test_help_has_sections_and_every_option_in_one(cli) -> None:
+    shown = cli("eval-lengths", "--help").succeeded().out
     found = re.findall(r"^(\S.*):$", shown, re.MULTILINE)
-    assert [one for one in found if one in sections] == sections
-    assert found[-1] == "Options"
-    options = typer.main.get_group(app).commands[command].params
+    assert found == ["Arguments", "What to evaluate", "Text", "Runs", "Machine", "Options"]
+    options = typer.main.get_group(app).commands["eval-lengths"].params
     listed = re.findall(r"^  (--[\w-]+)", shown, re.MULTILINE)
     assert sorted(listed) == sorted([o.opts[0] for o in options if o.param_type_name == "option"] + ["--help"])
 

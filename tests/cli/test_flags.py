@@ -80,12 +80,10 @@ def test_one_parameter_has_one_flag() -> None:
     ("message", "expected"),
     [
         ("name the length: `seq_len=512`", "name the length: --seq-len 512"),
-        ("name that run with `start`", "name that run with --from"),
         ("`encoding='rope'` (a list)", "--pe rope (a list)"),
         ("continue with `resume=True`, or not", "continue with --resume, or not"),
         ("or give `dedup=False`", "or give --no-dedup"),
         ("write `max_targets={'windows': 4096, 'sliding': 512}`", "write --max-targets windows=4096,sliding=512"),
-        ("in `protocols` or `precisions`", "in --protocol or --precision"),
         ("the hook `rotate`, `x=3`", "the hook `rotate`, `x=3`"),
         ("`seq_len=of a user's own`", "--seq-len of a user's own"),
     ],

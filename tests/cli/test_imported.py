@@ -10,18 +10,15 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
-from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer
 
 import extrapolate as xt
-from extrapolate import files
 from extrapolate.data.build import StoreSettings
 from extrapolate.data.sources.local.base import LocalFiles
 from extrapolate.data.sources.stdlib import StandardLibrary
 from extrapolate.data.store import Store
 from extrapolate.evaluation.protocols.base import protocols
-from extrapolate.runs.config import ImportedConfig
 from extrapolate.runs.run import Run
-from extrapolate.statistics.intervals import interval
 
 transformers = pytest.importorskip("transformers")
 
@@ -61,67 +58,12 @@ def llama(tmp_path: Path, _llama: Path) -> Path:
     return Path(shutil.copytree(_llama, tmp_path / "small-llama"))
 
 
-def rows_of(run: Path) -> pd.DataFrame:
-    return xt.rows(run)
-
-
-def test_rows_are_those_of_a_plain_loop_over_transformers(cli, llama, bpe_store, tmp_path) -> None:
-    ended = cli("eval-lengths", "hf:small-llama", "--data", bpe_store, *FEW, "--protocol", "windows").succeeded()
-    assert "hf:small-llama is ckpt/hf-small-llama: training length 16" in ended.err
-    assert "small-llama" in ended.out
-    model = transformers.AutoModelForCausalLM.from_pretrained(llama, dtype=torch.float32).eval()
-    split = Store.open(bpe_store).split("test")
-    layout = protocols["windows"]().layout(split.lengths, SEQ_LEN, [16, 32, 64], 512)
-    rows = rows_of(tmp_path / "ckpt/hf-small-llama").set_index("length")
-    for length, groups in layout.rows.items():
-        losses = []
-        for group in groups:
-            for document, start in zip(group.document_W, group.start_W, strict=True):
-                first = split.offsets[document] + start
-                tokens = torch.from_numpy(split.slice(first, first + length + 1).astype("int64"))[None]
-                with torch.inference_mode():
-                    logits = model(input_ids=tokens[:, :-1]).logits[0].double()
-                losses.append(-logits.log_softmax(-1).gather(-1, tokens[0, 1:, None])[-group.scored :])
-        expected = torch.cat(losses)
-        assert rows.loc[length, "n_targets"] == len(expected) == 512
-        assert rows.loc[length, "loss"] == pytest.approx(expected.mean().item(), abs=1e-6)
-
-
-def test_a_checkpoint_is_exported_and_opened_without_being_evaluated_first(cli, llama, tmp_path) -> None:
-    cli("export", "hf:small-llama", "--out", "again").succeeded()
-    before, after = (transformers.AutoModelForCausalLM.from_pretrained(path) for path in (llama, tmp_path / "again"))
-    tokens = torch.arange(2, 18)[None]
-    with torch.inference_mode():
-        torch.testing.assert_close(after(tokens).logits, before(tokens).logits, atol=1e-5, rtol=0)
-    opened = xt.load("hf:small-llama")
-    assert opened.path == Path("ckpt/hf-small-llama")
-    assert len(xt.attention("hf:small-llama", [2, 3, 4]).ids) == 3
-    assert cli("export", "hf:nosuch/folder/here", "--out", "none").error(2)
-
-
-def test_what_is_not_known_is_not_made_up(cli, llama, bpe_store, tmp_path) -> None:
-    ended = cli("eval-lengths", "hf:small-llama", "--data", bpe_store, *FEW, "--json").succeeded()
-    rows = rows_of(tmp_path / "ckpt/hf-small-llama")
-    assert rows[UNKNOWN].isna().all(axis=None)
-    for line in ended.out.splitlines():
-        assert {json.loads(line)[name] for name in UNKNOWN} == {None}
-    known = rows.iloc[0]
-    assert (known["imported"], known["model"], known["encoding"]) == ("small-llama", "small-llama", "rope")
-    assert (known["seq_len"], known["trained_length"], known["step"]) == (SEQ_LEN, SEQ_LEN, 0)
-    assert known["corpus_hash"] == Store.open(bpe_store).corpus_hash
-    assert known["parameters"] == sum(
-        p.numel() for p in transformers.AutoModelForCausalLM.from_pretrained(llama).parameters()
-    )
-    record = json.loads((tmp_path / "ckpt/hf-small-llama/config.json").read_text())["config"]
-    assert not {"preset", "training", "data"} & set(record)
-
-
 def test_its_own_scaling_belongs_to_it(cli, bpe, bpe_store, tmp_path) -> None:
     save_model(tmp_path / "long", bpe, max_position_embeddings=64, rope_parameters=LLAMA3)
     flags = ["--data", bpe_store, *FEW, "--protocol", "windows", "--extend", "without-own", "--extend", "log-n"]
     ended = cli("eval-lengths", "hf:long", *flags).succeeded()
     assert "training length 16, llama3:factor=4\n" in ended.err
-    rows = rows_of(tmp_path / "ckpt/hf-long")
+    rows = xt.rows(tmp_path / "ckpt/hf-long")
     assert set(rows["own_extension"]) == {"llama3:factor=4"}
     models = rows.groupby("extension")["model"].first().to_dict()
     assert models == {
@@ -134,7 +76,7 @@ def test_its_own_scaling_belongs_to_it(cli, bpe, bpe_store, tmp_path) -> None:
     # Taken off, it is the same weights without the scaling.
     save_model(tmp_path / "plain", bpe, rope_parameters={"rope_type": "default", "rope_theta": 500.0})
     cli("eval-lengths", "hf:plain", *flags[:-4]).succeeded()
-    plain = rows_of(tmp_path / "ckpt/hf-plain").set_index("length")["loss"]
+    plain = xt.rows(tmp_path / "ckpt/hf-plain").set_index("length")["loss"]
     for length in (16, 32, 64):
         assert loss["without-own", length] == pytest.approx(plain[length], abs=1e-6)
 
@@ -155,6 +97,32 @@ class TestBesideOwnRuns:
         """An own run and an imported one, on the same text."""
         return Path(shutil.copytree(_both, tmp_path / "ckpt"))
 
+    def test_rows_are_those_of_a_plain_loop_over_transformers(self, both, llama, bpe_store) -> None:
+        """And what is not known is not made up."""
+        model = transformers.AutoModelForCausalLM.from_pretrained(llama, dtype=torch.float32).eval()
+        split = Store.open(bpe_store).split("test")
+        layout = protocols["windows"]().layout(split.lengths, SEQ_LEN, [16, 32, 64], 512)
+        found = xt.rows(both / "hf-small-llama")
+        rows = found[found["protocol"] == "windows"].set_index("length")
+        for length, groups in layout.rows.items():
+            losses = []
+            for group in groups:
+                for document, start in zip(group.document_W, group.start_W, strict=True):
+                    first = split.offsets[document] + start
+                    tokens = torch.from_numpy(split.slice(first, first + length + 1).astype("int64"))[None]
+                    with torch.inference_mode():
+                        logits = model(input_ids=tokens[:, :-1]).logits[0].double()
+                    losses.append(-logits.log_softmax(-1).gather(-1, tokens[0, 1:, None])[-group.scored :])
+            expected = torch.cat(losses)
+            assert rows.loc[length, "n_targets"] == len(expected) == 512
+            assert rows.loc[length, "loss"] == pytest.approx(expected.mean().item(), abs=1e-6)
+        assert found[UNKNOWN].isna().all(axis=None)
+        known = found.iloc[0]
+        assert (known["imported"], known["model"], known["encoding"]) == ("small-llama", "small-llama", "rope")
+        assert (known["seq_len"], known["trained_length"], known["step"]) == (SEQ_LEN, SEQ_LEN, 0)
+        assert known["corpus_hash"] == Store.open(bpe_store).corpus_hash
+        assert known["parameters"] == sum(parameter.numel() for parameter in model.parameters())
+
     @pytest.mark.usefixtures("without_pictures")
     def test_a_report_has_both_or_the_imported_one_and_says_what_is_unknown(self, cli, both, tmp_path) -> None:
         ended = cli("report", "ckpt").succeeded()
@@ -162,10 +130,6 @@ class TestBesideOwnRuns:
         assert list(table.index) == ["RoPE", "small-llama"]
         assert table["Training time"]["RoPE"] == 1.0
         assert pd.isna(table["Training time"]["small-llama"])
-        for model, run in (("RoPE", "rope"), ("small-llama", "hf-small-llama")):
-            rows = rows_of(both / run).query("protocol == 'windows'").set_index("factor")["loss"]
-            assert table.loc[model, "Loss (ev=4)"] == rows[4]
-        assert "not trained alike" in ended.err
         assert "tokens 5120, unknown" in ended.err
         page = " ".join((tmp_path / "report/report.md").read_text().split())
         assert "preset tiny, 5,120 training tokens in fp32; evaluated in fp32; one seed, 0." in page
@@ -176,18 +140,12 @@ class TestBesideOwnRuns:
         assert "evaluated in fp32. Evaluated with commit" in page
         assert not any(word in page for word in ("nan", "NaN", "<NA>", "None", "preset", "0 seeds", "Trained with"))
 
-    def test_they_are_compared_on_the_same_targets(self, cli, both) -> None:
+    def test_they_are_compared_although_the_seed_of_one_is_not_known(self, cli, both) -> None:
         out = cli("compare", "ckpt", "--json").succeeded().out
         rows = pd.DataFrame(map(json.loads, out.splitlines())).set_index(["protocol", "factor", "model", "other"])
+        losses = [xt.rows(both / run).set_index(["protocol", "factor"])["loss"] for run in ("hf-small-llama", "rope")]
         found = rows.loc[("windows", 4, "small-llama", "RoPE")]
-        losses = {
-            run: xt.rows(both / run, "documents").query("protocol == 'windows' and factor == 4")
-            for run in ("rope", "hf-small-llama")
-        }
-        sums = {run: (mine["loss"] * mine["n_targets"]).to_numpy() for run, mine in losses.items()}
-        targets = losses["rope"]["n_targets"].to_numpy(float)
-        expected = interval(sums["hf-small-llama"] - sums["rope"], targets)
-        assert found["difference"] == pytest.approx(expected.mean, abs=1e-9)
+        assert found["difference"] == pytest.approx(losses[0]["windows", 4] - losses[1]["windows", 4], abs=1e-6)
         assert set(rows["n_seeds"]) == {1}
 
     def test_it_is_neither_resumed_nor_trained_again(self, cli, both, refused, tiny) -> None:
@@ -211,8 +169,6 @@ class TestTheRun:
         after = contents(tmp_path / "ckpt/hf-small-llama")
         same = ["config.json", "model.safetensors", "tokenizer.json"]
         assert [after[name] for name in same] == [before[name] for name in same]
-        more = ["--extend", "all", "--precision", "bf16"]
-        assert "small-llama + YaRN" in cli("eval-lengths", "ckpt/hf-small-llama", *few, *more).succeeded().out
         save_model(tmp_path / "other/small-llama", bpe, seed=1)
         refused(["eval-lengths", "hf:other/small-llama", *few], "ckpt/hf-small-llama holds another run", "rename it")
         refused(["eval-lengths", "ckpt/hf-small-llama", "--seq-len", 32, *few], "--seq-len is for hf: checkpoints")
@@ -235,52 +191,24 @@ class TestTheRun:
         monkeypatch.setattr(StandardLibrary, "open", lambda *_: pytest.fail("the text was read"))
         flags = ["eval-lengths", "hf:small-llama", "--factors", "1,4"]
         assert "holds no span of 64 tokens: give --max-targets 64, or" in cli(*flags, "--max-targets", 63).error()
-        message = cli(*flags, "--seq-len", 512, "--max-targets", 63).error()
-        assert "windows: the limit of 63 targets holds no span of 2048 tokens; fixed-target: " in message
-        assert "give --max-targets 2048, or smaller --factors" in message
         assert "unknown extension 'yran'; did you mean 'yarn'" in cli(*flags, "--extend", "yran").error()
         assert not (tmp_path / "ckpt").exists()
         assert not (tmp_path / "data").exists()
 
     def test_another_training_length_is_another_run(self, cli, llama, bpe_store, tmp_path) -> None:
         flags = ["--data", bpe_store, "--factors", "1,2", "--max-targets", "256", "--protocol", "windows"]
-        cli("eval-lengths", "hf:small-llama", "--seq-len", 32, *flags).succeeded()
-        usual = cli("eval-lengths", "hf:small-llama", "--seq-len", 16, *flags).succeeded()
+        cli("export", "hf:small-llama", "--out", "again").succeeded()  # brings it in at its own length
         shorter = cli("eval-lengths", "hf:small-llama", "--seq-len", 8, *flags).succeeded()
         line = "its config.json says 16 tokens: up to there, which is 2x here, extensions can only cost"
-        assert (line in shorter.err, "can only cost" in usual.err) == (True, False)
-        ckpt = tmp_path / "ckpt"
-        names = {"hf-small-llama", "hf-small-llama-L32", "hf-small-llama-L8"}
-        assert {path.name for path in ckpt.iterdir()} == names
-        files = {(ckpt / name / "model.safetensors").stat().st_ino for name in names}
-        assert len(files) == 1  # one file of weights, which takes its place once
-        assert len({(ckpt / name / "special_tokens.json").read_bytes() for name in names}) == 1
-        losses = {}
-        for name in names:
-            rows = rows_of(ckpt / name)
-            assert set(rows["weights_sha256"]) == {Run.open(ckpt / name).checkpoints("last")[-1].sha256}
-            losses |= {(name, row["length"]): row["loss"] for row in rows.to_dict("records")}
-        assert losses["hf-small-llama", 32] != losses["hf-small-llama-L32", 32]  # other targets
-        rows = rows_of(tmp_path / "ckpt/hf-small-llama-L32")
-        assert sorted(rows["length"]) == [32, 64]
-        assert set(rows["seq_len"]) == {32}
-
-    def test_a_configuration_says_either_how_it_was_trained_or_where_from(
-        self, cli, ckpt, llama, bpe_store, refused
-    ) -> None:
-        cli("eval-lengths", "hf:small-llama", "--data", bpe_store, "--factors", "1", "--max-targets", "64").succeeded()
-        path = ckpt / "hf-small-llama/config.json"
-        record = files.read_sealed(path)
-        config = Run.open(path.parent).config
-        assert isinstance(config, ImportedConfig)
-        assert (config.seq_len, config.trained_length) == (SEQ_LEN, SEQ_LEN)
-        theirs = json.loads((ckpt / "rope/config.json").read_text())["config"]
-        for changed, words in (
-            ({"imported": None}, "imported: Input should be"),
-            ({"training": theirs["training"]}, "training: unknown setting"),
-        ):
-            files.write_sealed(path, record | {"config": record["config"] | changed})
-            refused(["eval-lengths", ckpt / "hf-small-llama", "--data", bpe_store], words)
+        assert line in shorter.err
+        paths = [tmp_path / "ckpt" / name for name in ("hf-small-llama", "hf-small-llama-L8")]
+        assert len({(path / "model.safetensors").stat().st_ino for path in paths}) == 1  # which takes its place once
+        assert len({(path / "special_tokens.json").read_bytes() for path in paths}) == 1
+        assert sorted(xt.rows(paths[1])["length"]) == [8, 16]
+        before, after = (transformers.AutoModelForCausalLM.from_pretrained(path) for path in (llama, "again"))
+        tokens = torch.arange(2, 18)[None]
+        with torch.inference_mode():
+            torch.testing.assert_close(after(tokens).logits, before(tokens).logits, atol=1e-5, rtol=0)
 
 
 class TestFineTuning:
@@ -295,32 +223,26 @@ class TestFineTuning:
 
     @pytest.mark.parametrize(
         ("more", "model"),
-        [(["--seq-len", 32, "--extend", "pi:factor=2"], "RoPE + PI(2), tuned"), (["--pe", "none"], "NoPE, tuned")],
+        [(["--seq-len", 32, "--extend", "pi:factor=2"], "RoPE + PI(2), tuned"), (["--pe", "none"], "NoPE")],
     )
     def test_a_checkpoint_learns_with_an_extension_or_another_encoding(
-        self, cli, refused, flags, store, tmp_path, more, model
+        self, cli, flags, store, tmp_path, more, model
     ) -> None:
-        ended = cli(*flags, *more).succeeded()
-        assert "trained ckpt/new" in ended.err
+        cli(*flags, *more).succeeded()
         run, start = Run.open(tmp_path / "ckpt/new"), Run.open(tmp_path / "ckpt/hf-known")
-        config = run.trained
-        assert (config.origin.run, config.seq_len) == ("hf-known", SEQ_LEN)
-        assert (config.preset, config.training.lr, config.training.tokens) == ("known", 1e-2, 4096)
-        losses = pd.read_parquet(run.path / "metrics.parquet")["val_loss"].dropna()
+        assert (run.trained.origin.run, run.trained.seq_len) == ("hf-known", SEQ_LEN)
         few = ["--factors", "1,2", "--max-targets", "512", "--protocol", "windows", "--data", store]
         cli("eval-lengths", "ckpt", *few).succeeded()
-        rows = {name: rows_of(tmp_path / "ckpt" / name).set_index("factor")["loss"] for name in ("new", "hf-known")}
-        assert rows["new"][1] < rows["hf-known"][1] - 0.1
-        assert losses.iloc[-1] < losses.iloc[0]
+        rows = {name: xt.rows(tmp_path / "ckpt" / name).set_index("factor") for name in ("new", "hf-known")}
+        assert rows["new"]["loss"][1] < rows["hf-known"]["loss"][1] - 0.1
+        assert rows["new"]["model"][1].startswith(model)
         assert run.model.parameter_count() == start.model.parameter_count()
         shutil.rmtree(tmp_path / "known")  # the run has all it needs
         assert "already finished" in cli(*flags, *more, "--resume").succeeded().err
-        refused([*flags, *more, "--resume", "--from", "hf:other"], "ckpt/hf-other is not a run")
 
     @pytest.mark.parametrize(
         ("kind", "changes"),
         [
-            ("Llama", {}),
             ("Qwen2", {}),
             ("Gemma3Text", {"num_hidden_layers": 7, "head_dim": 16, "sliding_window": 5, "pad_token_id": None}),
         ],
@@ -347,24 +269,20 @@ class TestFineTuning:
         assert "embeddings for 300" in message
         assert not (tmp_path / "ckpt/new").exists()
 
-    def test_an_id_without_an_embedding_is_refused_only_if_a_text_uses_it(self, cli, flags, corpus, tmp_path) -> None:
+    def test_an_id_without_an_embedding_is_refused_only_if_a_text_uses_it(
+        self, cli, flags, byte_tokenizer, corpus, tmp_path
+    ) -> None:
         """Gemma 3's tokenizer has one id more than its embedding, for pictures."""
-        tokenizer = Tokenizer(models.BPE({c: i for i, c in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}, []))
-        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        tokenizer.add_special_tokens(["<eos>"])
-        tokenizer.add_tokens([AddedToken("zqzq", special=False)])
-        save_model(tmp_path / "known", tokenizer, vocab_size=257)
+        save_model(tmp_path / "known", byte_tokenizer("<eos>", "-zqzq"), vocab_size=257)
         tokenize = ["tokenize", "--tokenizer", "hf:known", "--min-heldout-tokens", 300]
         cli(*tokenize, corpus, "--out", "plain").succeeded()
         assert Store.open(tmp_path / "plain").vocab_size == 258
         data = flags.index("--data") + 1
-        flags = [*flags[:data], "plain", *flags[data + 1 :], "--probes", "(copy:symbols=250)=0.5"]
+        flags[data] = "plain"
         cli(*flags).succeeded()
-        probes = ["--probes", "copy:symbols=250", "--factors", "32"]
-        cli("eval-lengths", "ckpt/new", "--data", "plain", "--protocol", "windows", *probes).succeeded()
         for number, text in enumerate(sorted(corpus.glob("*.txt"))):
             (tmp_path / "drawn" / text.name).parent.mkdir(exist_ok=True)
-            (tmp_path / "drawn" / text.name).write_text(text.read_text() + (" zqzq" if number == 0 else ""))
+            (tmp_path / "drawn" / text.name).write_text(text.read_text() + " zqzq" * (number == 0))
         cli(*tokenize, "drawn", "--out", "used").succeeded()
         flags[data] = "used"
         message = cli(*flags, "--out", "ckpt/other").error()
@@ -392,14 +310,11 @@ class TestText:
     ) -> None:
         monkeypatch.setattr(StandardLibrary, "open", lambda argument, text_field: LocalFiles(str(corpus), "text"))
         monkeypatch.setattr("extrapolate.api.run_loop.StoreSettings", partial(StoreSettings, min_heldout_tokens=200))
-        flags = ["--factors", "1,32", "--max-targets", "1024", "--protocol", "windows"]
+        flags = ["--factors", "1,2", "--max-targets", "256", "--protocol", "windows"]
         first = cli("eval-lengths", "hf:small-llama", *flags).succeeded()
         (made,) = (tmp_path / "data").iterdir()
         assert f"no --data is given: tokenising this Python's standard library into data/{made.name}, with" in first.err
-        settings = json.loads((made / "manifest.json").read_text())["settings"]
-        assert (settings["tokenizer"], settings["min_heldout_tokens"]) == ("ckpt/hf-small-llama/tokenizer.json", 200)
         save_model(tmp_path / "twin", bpe, seed=1)  # with the same tokenizer
-        for name in ("hf:small-llama", "ckpt/hf-small-llama", "hf:twin"):
+        for name in ("ckpt/hf-small-llama", "hf:twin"):
             assert "tokenising" not in cli("eval-lengths", name, *flags).succeeded().err
-        assert "tokenising" not in cli("eval-lengths", "hf:twin", "--seq-len", 8, *flags).succeeded().err
         assert [path.name for path in (tmp_path / "data").iterdir()] == [made.name]

@@ -8,31 +8,13 @@ from types import SimpleNamespace
 import printed
 import pyarrow as pa
 import pytest
+import typer
 
 from extrapolate import benchmark, results
 from extrapolate.cli.commands import app
 from extrapolate.cli.render import print_json
 from extrapolate.studies import sweep as sweeping
 from extrapolate.studies.estimate import Estimate
-
-STUDY = """
-[base]
-data = "{store}"
-seq_len = 16
-tokens = 1024
-batch_tokens = 512
-layers = 1
-precision = "fp32"
-compile = false
-
-[axes]
-encoding = ["rope"]
-
-[evaluate]
-factors = [1, 2]
-protocols = ["windows"]
-max_targets = 256
-"""
 
 
 @pytest.fixture
@@ -47,17 +29,14 @@ def speeds(monkeypatch):
 
 
 @pytest.fixture
-def study(tmp_path, store):
-    (tmp_path / "study.toml").write_text(STUDY.format(store=store))
+def study(tmp_path, small_study):
     (tmp_path / "begun").mkdir()
-    (tmp_path / "begun/study.toml").write_text(STUDY.format(store=store))
+    for name in ("study.toml", "begun/study.toml"):
+        (tmp_path / name).write_text(small_study)
 
 
 def lines_of(ended):
-    def refuse(constant):
-        raise AssertionError(f"{constant} is not JSON")
-
-    found = [json.loads(line, parse_constant=refuse) for line in ended.succeeded().out.splitlines()]
+    found = [json.loads(line, parse_constant=pytest.fail) for line in ended.succeeded().out.splitlines()]
     assert found
     return found
 
@@ -91,7 +70,6 @@ def check_rows(found, columns):
 
 COMMANDS = [
     ("compare", ["{evaluated}", "--extensions", "--correct", "holm"], printed.COMPARE),
-    ("report", ["{evaluated}"], printed.REPORT),
     ("status", ["begun"], printed.STATUS),
     ("sweep", ["study.toml", "--dry-run", "--jobs", "1"], printed.DRY_RUN),
     ("eval-lengths", ["{evaluated}", "--max-targets", "256", "--probes", "copy", "--dry-run"], printed.ESTIMATE),
@@ -117,6 +95,7 @@ def test_keys_and_types_are_the_documented_ones(cli, evaluated, command, argumen
 @pytest.mark.usefixtures("without_pictures")
 def test_rows_of_a_report_are_those_of_its_table(cli, evaluated, tmp_path):
     found = lines_of(cli("report", evaluated, "--json"))
+    check_rows(found, printed.REPORT.columns)
     table = results.read_frame(tmp_path / "report/loss_by_ev.parquet").set_index("Model")
     rows = [row for row in found if row["protocol"] == "windows"]
     assert len(rows) == table.filter(like="Loss").size
@@ -125,11 +104,12 @@ def test_rows_of_a_report_are_those_of_its_table(cli, evaluated, tmp_path):
 
 
 def test_rows_of_an_evaluation_are_those_of_its_tables(cli, ckpt):
-    few = ["--factors", "1,2", "--max-targets", "256", "--protocol", "windows", "--probe-trials", "2"]
-    found = lines_of(cli("eval-lengths", ckpt / "learned", "--probes", "copy:symbols=2", *few, "--json"))
+    few = ["--factors", "1,2", "--max-targets", "256", "--protocol", "windows", "--protocol", "sliding"]
+    few += ["--probes", "copy:symbols=2", "--probes", "needle", "--probe-trials", "2"]  # named again, it is one more
+    found = lines_of(cli("eval-lengths", ckpt / "learned", *few, "--json"))
     check_rows([row for row in found if "protocol" in row], results.EVALS.columns)
     check_rows([row for row in found if "probe" in row], results.PROBES.columns)
-    assert {"protocol" in row for row in found} == {True, False}
+    assert {row.get("protocol") or row["probe"] for row in found} == {"windows", "sliding", "copy:symbols=2", "needle"}
 
 
 def test_a_sweep_ends_with_its_cells(cli, study, monkeypatch):
@@ -141,14 +121,14 @@ def test_a_sweep_ends_with_its_cells(cli, study, monkeypatch):
 
 
 def test_every_option_is_documented_and_every_table_belongs_to_one():
-    import typer
-
     group = typer.main.get_group(app)
     having = {name for name, command in group.commands.items() if any("--json" in o.opts for o in command.params)}
     assert {"eval-lengths", *(command for command, _, _ in COMMANDS)} <= having
     said = (Path(__file__).parents[2] / "docs/results.md").read_text(encoding="utf-8")
     assert all(f"`extrapolate {name}" in said for name in having)
-    assert {described.name for _, _, described in COMMANDS} == {one.name for one in printed.PRINTED}
+    assert {described.name for _, _, described in COMMANDS} | {printed.REPORT.name} == {
+        one.name for one in printed.PRINTED
+    }
 
 
 def test_numbers_that_json_does_not_have_are_text(capsys):

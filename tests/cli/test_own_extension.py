@@ -21,32 +21,27 @@ FEWER = ["--factors", "1,4", "--max-targets", "256", "--protocol", "windows"]
 def test_it_is_evaluated_and_its_file_is_kept(cli, ckpt: Path, tmp_path: Path) -> None:
     shutil.copy(EXAMPLE, tmp_path / "mine.py")
     digest = hashlib.sha256(EXAMPLE.read_bytes()).hexdigest()
-    shown = cli(
-        "eval-lengths", "ckpt/rope", *FEWER, "--extend", "mine.py:RootScale:factor=4 + log-n", "--extend", "pi:factor=2"
-    ).succeeded()
-    assert "RootScale(4) + log-n" in shown.out
+    own, joined = "mine.py:RootScale:factor=4", "mine.py:RootScale:factor=4 + log-n"
+    flags = [word for extend in (own, joined, "pi:factor=2") for word in ("--extend", extend)]
+    assert "RootScale(4) + log-n" in cli("eval-lengths", "ckpt/rope", *FEWER, *flags).succeeded().out
     rows = xt.rows(ckpt / "rope").set_index(["extension", "factor"])
-    own = rows.loc["mine.py:RootScale:factor=4 + log-n"]
-    assert set(own["extension_sha256"]) == {digest}
+    assert set(rows.loc[[own, joined], "extension_sha256"]) == {digest}
     assert rows.loc[["as-trained", "pi:factor=2"], "extension_sha256"].isna().all()
     assert (ckpt / "rope" / "extensions" / f"{digest}.py").read_bytes() == EXAMPLE.read_bytes()
-    cli("eval-lengths", "ckpt/rope", *FEWER, "--extend", f"{SPEC}:factor=4", "--extend", "pi:factor=2").succeeded()
-    rows = xt.rows(ckpt / "rope").set_index(["extension", "factor"])
     # The root of 4 is 2: the same plan as interpolation by 2.
-    ours, theirs = rows.loc["my_extension.py:RootScale:factor=4"], rows.loc["pi:factor=2"]
-    assert ours["loss"].tolist() == theirs["loss"].tolist()
+    assert rows.loc[own, "loss"].tolist() == rows.loc["pi:factor=2", "loss"].tolist()
 
 
-BASE = "from extrapolate.extensions.base import Extension\nfrom extrapolate.encodings.plan import Plan\n"
-WARM = (
-    BASE
-    + """class Warm(Extension):
-    display, slot, needs = "Warm", "scale", "logits"
+WARM = """
+from extrapolate.extensions.base import Extension
+from extrapolate.encodings.plan import Plan
+class Warm(Extension):
+    display, source, slot, needs = "Warm", "here", "scale", "logits"
     def plan(self, encoding, seq_len, length): return Plan(logit_scale=1.1)
 """
-)
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_rows_of_an_edited_file_replace_those_of_before(cli, ckpt: Path, tmp_path: Path) -> None:
     """Also for an extension from two files. What is not evaluated again keeps its rows, under the old version."""
     own, other, flags = tmp_path / "pos ext.py", tmp_path / "logit ext.py", ["--max-targets", "256"]
@@ -72,16 +67,13 @@ def test_rows_of_an_edited_file_replace_those_of_before(cli, ckpt: Path, tmp_pat
 
 def test_it_is_refused_with_the_reason(cli, ckpt: Path, tmp_path: Path) -> None:
     (tmp_path / "my_extension.py").write_text(EXAMPLE.read_text() + "\n")
-    for run, extend, reason in (
-        ("none", SPEC, "my_extension.py:RootScale does not apply to NoPE: it changes positions"),
-        ("rope", f"{SPEC} + pi", "RootScale and PI both change the positions"),
-        ("rope", f"{SPEC} + {SPEC}:factor=2", "RootScale is there twice"),
-        ("rope", f"{SPEC}:facter=2", "did you mean 'factor'?"),
-        ("rope", f"{EXAMPLE}:Root", "did you mean 'RootScale'?"),
-        ("rope", str(EXAMPLE), "name the class in it too"),
-        ("rope", "gone.py:Root", "gone.py: no such file"),
+    for extend, reason in (
+        (f"{SPEC} + pi", "RootScale and PI both change the positions"),
+        (f"{SPEC} + {SPEC}:factor=2", "RootScale is there twice"),
+        (f"{SPEC}:facter=2", "did you mean 'factor'?"),
+        (str(EXAMPLE), "name the class in it too"),
     ):
-        assert reason in cli("eval-lengths", f"ckpt/{run}", *FEWER, "--extend", extend).error()
+        assert reason in cli("eval-lengths", "ckpt/rope", *FEWER, "--extend", extend).error()
     both = ["--extend", SPEC, "--extend", "my_extension.py:RootScale:factor=2"]
     assert "two different files are called my_extension.py" in cli("eval-lengths", "ckpt/rope", *FEWER, *both).error()
 
@@ -115,42 +107,28 @@ def test_it_can_belong_to_a_run_which_keeps_the_file(cli, ckpt: Path, tmp_path: 
 
 def test_several_files_are_kept_in_their_order(cli, ckpt: Path, tmp_path: Path) -> None:
     shutil.copy(EXAMPLE, tmp_path / "mine.py")
-    (tmp_path / "other.py").write_text(
-        BASE.replace("Plan\n", "Plan\n\n\n")
-        + "class Colder(Extension):\n    display, source, slot, needs = 'Colder', 'here', 'scale', 'logits'\n"
-        "    def plan(self, encoding, seq_len, length): return Plan(logit_scale=1.5)\n"
-    )
+    (tmp_path / "other.py").write_text(WARM)
     hashes = [hashlib.sha256((tmp_path / name).read_bytes()).hexdigest() for name in ("other.py", "mine.py")]
-    extend = "other.py:Colder + log-n + mine.py:RootScale:factor=4"
+    extend = "other.py:Warm + log-n + mine.py:RootScale:factor=4"
     cli("train", "--from", "ckpt/rope", "--tokens", 512, "--out", "ckpt/tuned", "--extend", extend).succeeded()
     run = Run.open(ckpt / "tuned")
     assert run.config.extension_sha256 == "+".join(hashes)
     for name in ("other.py", "mine.py"):
         (tmp_path / name).unlink()
     plan = own_plan(run, run.build_model())
-    assert (plan.position_scale, plan.logit_scale) == (0.5, 1.5)
-    assert run.own_extension is not None
+    assert (plan.position_scale, plan.logit_scale) == (0.5, 1.1)
     assert [path.stem for path in sorted((run.path / "extensions").iterdir())] == sorted(hashes)
-    assert run.own_extension.text == extend
-
-
-WHOLE = "    display, slot, needs = 'Mine', 'positions', 'positions'\n    def plan(self, encoding, seq_len, length): "
 
 
 @pytest.mark.parametrize(
-    ("body", "message"),
+    ("plan", "message"),
     [
-        ("    display = 'Mine'\n", "Mine needs def plan"),
-        (
-            "    def plan(self, *_): return Plan()\n",
-            "Mine has no display, which is its name in tables",
-        ),
-        (WHOLE + "return 3\n", "Mine: plan returned 3; expected Plan"),
-        (WHOLE + "return Plan(window=-3)\n", "Mine: plan at 64 tokens has window=-3: give at least 1"),
-        (WHOLE + "return Plan(scale=2)\n", "plan at 64 tokens failed: TypeError: "),
+        ("return 3", "Mine: plan returned 3; expected Plan"),
+        ("return Plan(window=-3)", "Mine: plan at 64 tokens has window=-3: give at least 1"),
+        ("return Plan(scale=2)", "plan at 64 tokens failed: TypeError: "),
     ],
 )
-def test_what_is_wrong_in_the_file_is_said(tmp_path: Path, body: str, message: str) -> None:
-    (tmp_path / "mine.py").write_text(f"{BASE}class Mine(Extension):\n{body}")
+def test_what_is_wrong_in_the_file_is_said(tmp_path: Path, plan: str, message: str) -> None:
+    (tmp_path / "mine.py").write_text(WARM.replace("return Plan(logit_scale=1.1)", plan).replace("Warm", "Mine"))
     with pytest.raises(ValueError, match=re.escape(message)):
         stack.parse(f"{tmp_path / 'mine.py'}:Mine").plan(None, 16, 64)

@@ -2,8 +2,6 @@
 
 import re
 
-import pytest
-
 from extrapolate.cli import registered
 from extrapolate.data.probes.base import probes
 from extrapolate.data.sources.base import form, sources
@@ -13,15 +11,12 @@ from extrapolate.evaluation.protocols.base import protocols
 from extrapolate.runs.presets import PRESETS
 
 
-@pytest.mark.parametrize(
-    ("folder", "registry"),
-    [
+def test_the_files_say_what_is_registered():
+    for folder, registry in (
         ("data/probes", probes), ("data/sources", sources), ("data/sources/local", kinds),
         ("data/synthetic", processes), ("evaluation/protocols", protocols),
-    ],
-)  # fmt: skip
-def test_the_files_say_what_is_registered(folder, registry):
-    assert list(registered.registered(folder)) == registry.names()
+    ):  # fmt: skip
+        assert list(registered.registered(folder)) == registry.names()
 
 
 def test_constants_are_those_of_the_class():
@@ -32,22 +27,17 @@ def test_constants_are_those_of_the_class():
     assert {name: int(told.get(name, told["the others"])) for name in limits} == limits
 
 
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [
+def test_help_lists_them(cli, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    for command, words in (
         ("tokenize", [*map(form, sources.names()), *kinds.names(), *processes.names()]),
         ("train", [*PRESETS, *probes.names()]),
         ("eval-lengths", [*protocols.names(), *probes.names()]),
-        ("bench", PRESETS),
-    ],
-)
-def test_help_lists_them(cli, command, words, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "300")
-    shown = re.sub(r"-\n\s*", "-", cli(command, "--help").succeeded().out)  # lines may end within flip-flop
-    assert [word for word in words if word not in shown] == []
+    ):
+        shown = re.sub(r"-\n\s*", "-", cli(command, "--help").succeeded().out)  # lines may end within flip-flop
+        assert [word for word in words if word not in shown] == []
 
 
-@pytest.mark.parametrize("source", ["synthetic", "synthetic:"])
-def test_synthetic_text_without_a_process_lists_them(cli, source):
-    message = cli("tokenize", source).error()
+def test_synthetic_text_without_a_process_lists_them(cli):
+    message = cli("tokenize", "synthetic").error()
     assert all(f"synthetic:{name}" in message for name in processes.names())

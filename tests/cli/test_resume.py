@@ -8,35 +8,19 @@ import pytest
 
 @pytest.fixture
 def stopped(cli, dies_after):
-    """Begins a run that dies after so many steps, with a state saved after each step, or none at all."""
+    """Begins a run that dies after five steps, with a state saved after each."""
 
-    def call(*arguments: object, after: int = 5, save_every: int = 512) -> None:
-        with dies_after(after):
-            cli("train", *arguments, "--save-every", save_every).error(1)
+    def call(*arguments: object) -> None:
+        with dies_after(5):
+            cli("train", *arguments, "--save-every", 512).error(1)
 
     return call
 
 
-@pytest.fixture
-def nothing_is_tokenised(monkeypatch):
-    from extrapolate.api import tokenize
-
-    monkeypatch.setattr(tokenize, "store_with", lambda *_: pytest.fail("a corpus is tokenised"))
-
-
-@pytest.mark.usefixtures("nothing_is_tokenised")
 class TestWithoutFlags:
     def test_a_stopped_run_ends_with_the_same_bits(self, cli, tiny, trained, state_of_half):
-        ended = cli("train", "--resume", "--out", "half").succeeded()
-        assert "tokenising" not in ended.err
+        assert "tokenising" not in cli("train", "--resume", "--out", "half").succeeded().err
         assert (state_of_half / "model.safetensors").read_bytes() == (trained / "rope/model.safetensors").read_bytes()
-
-    def test_a_run_that_was_killed_before_its_first_state_begins_again(self, cli, tiny, trained, stopped, tmp_path):
-        stopped("--pe", "rope", *tiny, "--out", "half", save_every=10**9)
-        assert not (tmp_path / "half/state.safetensors").exists()
-        cli("train", "--resume", "--out", "half").succeeded()
-        theirs = (trained / "rope/model.safetensors").read_bytes()
-        assert (tmp_path / "half/model.safetensors").read_bytes() == theirs
 
     def test_a_finished_run_says_so_and_nothing_changes(self, cli, tiny, store, contents, tmp_path):
         """It needs no corpus for that."""
@@ -47,16 +31,12 @@ class TestWithoutFlags:
         assert "already finished" in cli("train", "--resume", "--out", "run").succeeded().err
         assert contents(tmp_path) == before
 
-    def test_text_that_changed_since_is_refused(self, cli, tiny, stopped, corpus, store, monkeypatch, tmp_path):
-        monkeypatch.undo()  # text is tokenised here
-        monkeypatch.chdir(tmp_path)
+    def test_text_that_changed_since_is_refused(self, cli, tiny, stopped, corpus, store, tmp_path):
         shutil.copytree(store, tmp_path / "own")
         stopped("--pe", "none", *tiny, "--data", "own", "--out", "run")
         shutil.rmtree(tmp_path / "own")
         cli("tokenize", corpus, "--out", "own", "--vocab-size", 300, "--min-heldout-tokens", 129).succeeded()
-        before = (tmp_path / "run/state.safetensors").read_bytes()
         assert "is trained on corpus" in cli("train", "--resume", "--out", "run").error()
-        assert (tmp_path / "run/state.safetensors").read_bytes() == before
 
     def test_what_cannot_begin_is_refused_before_text_is_tokenised(self, refused):
         refused(["train", "--resume", "--out", "gone"], "gone holds no run", "--pe rope")
@@ -81,26 +61,22 @@ class TestSomeFlags:
         cli("train", "--resume", "--out", "half", "--pe", "rope", "--layers", 1, "--tokens", 5120).succeeded()
         assert (state_of_half / "model.safetensors").read_bytes() == (trained / "rope/model.safetensors").read_bytes()
 
-    @pytest.mark.parametrize("finished", [False, True])
-    def test_those_that_do_not_are_refused(self, refused, state_of_half, ckpt, finished):
+    def test_those_that_do_not_are_refused(self, refused, state_of_half, ckpt):
         for words, *flags in (
             ["training.lr: 0.02 in the run, 0.5 now", "--lr", "0.5"],
             ["training.seq_len: 16 in the run, 32 now", "--seq-len", "32"],
-            ["model.layers: 1 in the run, 2 now", "--layers", "2"],
             ["model.qk_norm: False in the run, True now", "--qk-norm"],
             ["preset: tiny in the run, gpt-256 now", "--preset", "gpt-256"],
-            ["training.probes: None in the run, needle=0.5 now", "--probes", "needle=0.5"],
             ["encoding.arguments.theta: 10000.0 in the run, 500.0 now", "--pe", "rope:theta=500"],
-            ["encoding.name: rope in the run, none now", "--pe", "none"],
             ["--from", "--extend", "pi:factor=2"],
             ["nowhere is not a token store", "--data", "nowhere"],
         ):
-            refused(["train", "--resume", "--out", ckpt / "rope" if finished else "half", *flags], words)
+            refused(["train", "--resume", "--out", "half", *flags], words)
+        refused(["train", "--resume", "--out", ckpt / "rope", "--lr", "0.5"], "training.lr: 0.02 in the run, 0.5 now")
 
     def test_a_file_of_settings_must_agree_too(self, cli, refused, state_of_half, tmp_path):
         (tmp_path / "other.toml").write_text("[encoding]\nname = 'rope'\n[training]\nseed = 5\n")
         refused(["train", "--resume", "--out", "half", "--config", "other.toml"], "training.seed: 0 in the run, 5 now")
-        cli("train", "--resume", "--out", "half", "--config", "half/config.json").succeeded()
 
 
 FLAGS = ("--from", "ckpt/rope", "--seq-len", 32, "--extend", "yarn:factor=2", "--tokens", 4096, "--no-compile")
@@ -120,14 +96,11 @@ def both(quietly, trained, dies_after, tmp_path_factory) -> Path:
 class TestFromAnother:
     @pytest.fixture
     def half(self, both, ckpt, tmp_path) -> Path:
-        for name in ("whole", "half"):
-            shutil.copytree(both / name, tmp_path / name)
-        return tmp_path / "half"
+        return Path(shutil.copytree(both, tmp_path, dirs_exist_ok=True) / "half")
 
-    @pytest.mark.parametrize("flags", [(), FLAGS])
-    def test_the_folder_that_it_started_from_is_not_needed(self, cli, half, ckpt, tmp_path, flags):
+    def test_the_folder_that_it_started_from_is_not_needed(self, cli, half, ckpt, tmp_path):
         shutil.rmtree(ckpt / "rope")
-        cli("train", *flags, "--resume", "--out", "half").succeeded()
+        cli("train", "--resume", "--out", "half").succeeded()
         assert (half / "model.safetensors").read_bytes() == (tmp_path / "whole/model.safetensors").read_bytes()
 
     def test_another_start_is_refused(self, half, refused):
@@ -136,10 +109,6 @@ class TestFromAnother:
         )
         refused(["train", "--from", "ckpt/gone", "--resume", "--out", "half"], "ckpt/gone is not a run")
         refused(["train", "--extend", "pi:factor=2", "--resume", "--out", "half"], "extension: yarn", "now")
-        refused(["train", "--extend", "without-own", "--resume", "--out", "half"], "extension: yarn", "None now")
-
-    def test_without_resume_its_folder_is_taken(self, half, ckpt, refused):
-        refused(["train", *FLAGS, "--from", ckpt / "rope", "--out", "half"], "half already holds a run", "--resume")
 
     def test_without_a_saved_state_it_is_needed(self, cli, half, ckpt, refused, tmp_path):
         (half / "state.safetensors").unlink()

@@ -16,6 +16,7 @@ from extrapolate.studies import sweep as sweeping
 from extrapolate.studies.state import turn
 
 Cli = Callable[..., Any]
+pytestmark = pytest.mark.usefixtures("without_pictures")
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 STUDY = """
@@ -64,7 +65,9 @@ def study(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def done(quietly: Callable[..., None], study: Path) -> Path:
     """The folder of the study, done. Not to be changed."""
     out = study.parent / "out"
-    quietly("sweep", study, "--out", out, "--jobs", 2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("extrapolate.reports.plots.save", lambda figure, path: path.write_bytes(b""))
+        quietly("sweep", study, "--out", out, "--jobs", 2)
     return out
 
 
@@ -84,9 +87,11 @@ def test_the_best_rate_is_evaluated_and_continued(done: Path) -> None:
     edge = "The learning rate is the highest that was tried for rope: a better one may exist."
     assert (done / "report/report.md").read_text().count(edge) == 2  # in the answer, and above the table
     report = pd.read_parquet(done / "report" / "evals.parquet")
-    assert set(report["run"]) == {BEST, "alibi-lr0.003-s0", f"{BEST}+pi"}
-    assert set(report[report["run"] == BEST]["extension"]) == {"as-trained", "yarn:factor=4"}
-    assert set(report[report["run"] == "alibi-lr0.003-s0"]["extension"]) == {"as-trained"}
+    extensions = report.groupby("run")["extension"].agg(set).to_dict()
+    assert extensions == {
+        BEST: {"as-trained", "yarn:factor=4"}, "alibi-lr0.003-s0": {"as-trained"},
+        f"{BEST}+pi": {"as-trained", "yarn:factor=4"},
+    }  # fmt: skip
     # Times of what shared the machine are not told.
     assert "tokens_per_s" not in pd.read_parquet(done / "runs" / BEST / "metrics.parquet")
     assert report["tokens_per_s"].isna().all()
@@ -95,58 +100,31 @@ def test_the_best_rate_is_evaluated_and_continued(done: Path) -> None:
     assert (row["tokens"], row["of"]) == (5120, 5120)  # whole batches of 5 300 tokens
 
 
-def test_what_a_rate_that_was_not_chosen_would_continue_is_not_missed(cli: Cli, done: Path, tmp_path: Path) -> None:
-    assert "has not begun" not in cli("report", done, "--out", tmp_path / "again").succeeded().err
-
-
-@pytest.mark.parametrize(("cell", "run"), [("alibi-lr0.003-s0", BEST), (BEST, f"{BEST}+pi")])
-def test_a_cell_with_another_cells_run_is_said(cell: str, run: str, cli: Cli, done: Path, tmp_path: Path) -> None:
+def test_a_cell_with_another_cells_run_is_said(cli: Cli, done: Path, tmp_path: Path) -> None:
     """It is not done, and answers no question about the cell."""
-    out = Path(shutil.copytree(done, tmp_path / "copy"))
-    (out / "runs" / cell).rename(tmp_path / "kept")
-    shutil.copytree(out / "runs" / run, out / "runs" / cell)
+    out, cell = Path(shutil.copytree(done, tmp_path / "copy")), "alibi-lr0.003-s0"
+    shutil.rmtree(out / "runs" / cell)
+    shutil.copytree(out / "runs" / BEST, out / "runs" / cell)
     assert statuses(out)[cell] == "failed"
-    reasons = xt.status(out).set_index("cell")["reason"]
-    assert reasons[cell] == "its folder holds a run with other settings or another seed"
     said = cli("report", out, "--out", tmp_path / "report").succeeded().err.replace("\n", " ")
     assert f"for they are not the runs that the cells ask for: {out / 'runs' / cell}" in said
-
-
-def test_rates_whose_weights_are_gone_are_named(cli: Cli, done: Path, tmp_path: Path) -> None:
-    out = Path(shutil.copytree(done, tmp_path / "copy"))
-    assert "no longer in the study" not in (done / "report/report.md").read_text()
-    shutil.rmtree(out / "runs" / OTHER)
-    cli("report", out, "--out", tmp_path / "report").succeeded()
-    assert "The weights of rope at 0.001 are no longer in the study's folder." in (
-        tmp_path / "report/report.md"
-    ).read_text().replace("\\", "")
+    assert "has not begun" not in said  # what a rate that was not chosen would continue is not missed
 
 
 def test_a_report_shows_no_choice_of_rates_for_weights_that_were_not_chosen(
-    quietly: Callable[..., None], done: Path, store: Path, tmp_path: Path
+    quietly: Callable[..., None], done: Path, tmp_path: Path
 ) -> None:
     """Another run is trained and evaluated where the study's run was."""
-    out = Path(shutil.copytree(done, tmp_path / "copy"))
-    run, other = out / "runs" / BEST, out / "runs" / "alibi-lr0.003-s0"
+    out, said = Path(shutil.copytree(done, tmp_path / "copy")), "rate is the highest that was tried"
+    run = out / "runs" / BEST
     quietly("report", run, "--out", tmp_path / "before")
-    assert "The learning rate is the highest that was tried" in (tmp_path / "before/report.md").read_text()
-    quietly("report", other, "--out", tmp_path / "others")
-    assert not (tmp_path / "others/learning_rates.parquet").exists(), "of a model that is not in the report"
-    quietly("report", tmp_path / "before", "--out", tmp_path / "of-report")
-    assert "The learning rate is the highest that was tried" in (tmp_path / "of-report/report.md").read_text()
-    rates = pd.read_parquet(out / "learning_rates.parquet")
-    copy = rates.assign(Taken=["yes", ""], Weights=rates["Weights"][::-1].tolist())
-    (tmp_path / "more").mkdir()
-    shutil.copytree(out / "runs", tmp_path / "more/runs")
-    copy.to_parquet(tmp_path / "more/learning_rates.parquet")
-    quietly("report", run, tmp_path / "more/runs" / BEST, "--out", tmp_path / "of-both")
-    assert "was tried for copy/rope:" in (tmp_path / "of-both/report.md").read_text(), "not of the other study's"
+    assert said in (tmp_path / "before/report.md").read_text()
+    flags = ["--data", Run.open(run).trained.data.path, "--tokens", 2048]
     shutil.rmtree(run)
-    quietly("train", "--pe", "rope", "--data", store, "--seq-len", 16, "--layers", 1, "--tokens", 2048, "--out", run)
-    quietly("eval-lengths", run, "--data", store, "--factors", "1,2", "--max-targets", 256, "--protocol", "windows")
+    quietly("train", "--pe", "rope", *flags, "--seq-len", 16, "--layers", 1, "--out", run)
+    quietly("eval-lengths", run, "--factors", "1,2", "--max-targets", 256, "--protocol", "windows")
     quietly("report", run, "--out", tmp_path / "after")
-    assert "rate is the highest that was tried" not in (tmp_path / "after/report.md").read_text()
-    assert not (tmp_path / "after/learning_rates.parquet").exists()
+    assert said not in (tmp_path / "after/report.md").read_text()
 
 
 def test_what_is_done_is_not_done_again(cli: Cli, study: Path, done: Path, tmp_path: Path) -> None:
@@ -155,18 +133,6 @@ def test_what_is_done_is_not_done_again(cli: Cli, study: Path, done: Path, tmp_p
     said = " ".join(cli("sweep", study, "--out", out).succeeded().out.split())
     assert "The learning rate is the highest that was tried for rope: a better one may exist." in said
     assert {path: path.stat().st_mtime_ns for path in (out / "runs").rglob("*") if path.is_file()} == before
-
-
-@pytest.mark.usefixtures("cells_here")
-def test_a_run_whose_table_is_gone_is_evaluated_again(cli: Cli, study: Path, done: Path, tmp_path: Path) -> None:
-    out = Path(shutil.copytree(done, tmp_path / "copy"))
-    run = out / "runs" / BEST
-    weights = (run / "model.safetensors").stat().st_mtime_ns
-    shutil.rmtree(next(run.glob("results/*/documents")))
-    cli("sweep", study, "--out", out).succeeded()
-    losses = [xt.rows(folder / "runs" / BEST, "documents")["loss"] for folder in (out, done)]
-    pd.testing.assert_series_equal(*losses)
-    assert (run / "model.safetensors").stat().st_mtime_ns == weights
 
 
 @pytest.mark.usefixtures("cells_here")
@@ -192,10 +158,6 @@ def test_a_changed_study_says_which_runs_it_changes(cli: Cli, study: Path, done:
     message = cli("sweep", changed, "--out", done).error()
     assert "the study was changed, and 3 of its runs were trained with other settings" in message
     assert f"{done}/runs/{BEST} (training.tokens: 5300 in the run, 6144 now)" in message
-    keeping = study.read_text().replace("tokens = 5300", "tokens = 5300\nkeep_every = 1000") + 'checkpoint = "all"\n'
-    changed.write_text(keeping)
-    message = cli("sweep", changed, "--out", done).error()
-    assert f"{done}/runs/{BEST} (keep_every: it kept no checkpoints)" in message
 
 
 def test_a_damaged_study_is_named(cli: Cli, study: Path, done: Path, tmp_path: Path) -> None:
@@ -203,10 +165,7 @@ def test_a_damaged_study_is_named(cli: Cli, study: Path, done: Path, tmp_path: P
     out = Path(shutil.copytree(done, tmp_path / "copy"))
     run, state = out / "runs" / BEST, out / "state" / f"{BEST}.json"
     (run / "config.json").write_text("{")
-    assert "5,120" in cli("status", out).succeeded().out
     assert f"{BEST}/config.json is damaged" in cli("sweep", study, "--out", out).error()
-    shutil.rmtree(run)
-    assert f"{run}+pi (the run that it continues is gone)" in cli("sweep", study, "--out", out).error()
     state.write_text('{"bogus": 1}')
     assert cli("status", out).error().startswith(f"{state} is damaged: delete it")
 
@@ -224,9 +183,6 @@ def test_a_failed_cell_does_not_stop_the_others(cli: Cli, store: Path, tmp_path:
     assert message == "1 of the cells failed; run the same command to try again"
     assert statuses(out) == {"rope-s0": "failed", "alibi-s0": "done"}
     assert "is a file, not a folder" in cli("status", out).succeeded().out.replace("\n", " ")
-    said = cli("report", out, "--out", tmp_path / "report").succeeded().err.replace("\n", " ")
-    assert f"left out, for it failed: {out / 'runs' / 'rope-s0'} (" in said
-    assert "has not begun" not in said
 
 
 @pytest.mark.usefixtures("cells_here")
@@ -237,35 +193,16 @@ def test_shares_of_an_array(cli: Cli, store: Path, tmp_path: Path) -> None:
     cli("sweep", few, "--out", out, "--jobs", 1, "--array", "0/2").succeeded()
     assert statuses(out) == {"rope-s0": "done", "alibi-s0": "left"}
     assert not (out / "report").exists()
-    for folder in (out, out / "runs", out.parent):
-        said = cli("report", folder, "--out", tmp_path / "early").succeeded().err.replace("\n", " ")
-        assert f"left out, for the sweep has not begun them: {out / 'runs' / 'alibi-s0'}" in said
+    said = cli("report", out.parent, "--out", tmp_path / "early").succeeded().err.replace("\n", " ")
+    assert f"left out, for the sweep has not begun them: {out / 'runs' / 'alibi-s0'}" in said
     cli("sweep", few, "--out", out, "--jobs", 1, "--array", "1/2").succeeded()
     cli("sweep", few, "--out", out).succeeded()
     assert set(pd.read_parquet(out / "report" / "evals.parquet")["run"]) == {"rope-s0", "alibi-s0"}
-    for wrong in ("2/2", "0", "-1/2", "a/b"):
+    for wrong in ("2/2", "0"):
         assert wrong in cli("sweep", few, "--out", out, "--array", wrong).error()
     few.write_text(FEW.format(store=store).replace("[1]", "[1, 2]"))
     cli("sweep", few, "--out", out, "--jobs", 1, "--array", "0/2").succeeded()
     assert statuses(out) == {"rope-s0": "done", "alibi-s0": "trained"}  # not as it is asked for now
-
-
-@pytest.mark.usefixtures("cells_here")
-def test_an_extension_whose_file_was_edited_is_evaluated_again(
-    cli: Cli, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    own, few = tmp_path / "ext.py", tmp_path / "few.toml"
-    own.write_text((EXAMPLES / "my_extension.py").read_text())
-    one = FEW.replace('["rope", "alibi"]', '["rope"]').replace("factors = [1]", "factors = [1, 4]")
-    few.write_text(one.format(store=store) + 'extend = ["ext.py:RootScale:factor=16"]\n')
-    found = set()
-    for _ in range(2):
-        cli("sweep", few, "--jobs", 1, "--trust-code").succeeded()
-        rows = xt.rows("sweeps/few/runs/rope-s0")
-        found |= {*rows["extension_sha256"].dropna()}
-        own.write_text(own.read_text() + "# edited\n")
-    assert len(found) == 2
 
 
 @pytest.mark.usefixtures("cells_here")
@@ -275,9 +212,6 @@ def test_an_encoding_of_ones_own_beside_the_studys(
     """It is trained as they were, in a folder of its own, and a report on both folders compares them."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text((EXAMPLES / "my_encoding.py").read_text())
-    (tmp_path / "other.toml").write_text(study.read_text().replace("yarn:factor=4", "root.py:Root"))
-    (tmp_path / "root.py").write_text(ROOT)
-    assert "root.py is code that came with data" in cli("sweep", "other.toml", "--pe", "mine.py:LogBias").error()
     cli("sweep", study, "--pe", "mine.py:LogBias", "--jobs", 1).succeeded()
     mine = tmp_path / "sweeps" / "small-mine-LogBias"
     assert set(statuses(mine)) == {"mine-LogBias-lr0.001-s0", "mine-LogBias-lr0.003-s0"}
@@ -290,20 +224,6 @@ def test_an_encoding_of_ones_own_beside_the_studys(
     assert "unknown encoding 'ropee'" in cli("sweep", study, "--pe", "ropee").error()
 
 
-@pytest.mark.parametrize("place", ["sweeps", "sweeps/study"])
-def test_its_own_folder_is_no_link_that_leads_elsewhere(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
-) -> None:
-    (here := tmp_path / "here").mkdir()
-    (victim := tmp_path / "victim").mkdir()
-    monkeypatch.chdir(here)
-    (here / "study.toml").write_text('[axes]\nencoding = ["rope"]\n')
-    (here / place).parent.mkdir(exist_ok=True)
-    (here / place).symlink_to(victim)
-    assert f"sweeps/study leads to {victim}" in cli("sweep", "study.toml").error()
-    assert list(victim.iterdir()) == []
-
-
 def test_a_dry_run_trains_nothing(cli: Cli, store: Path, tmp_path: Path) -> None:
     few = tmp_path / "few.toml"
     few.write_text(FEW.format(store=store).replace('["rope", "alibi"]', '["rope"]\nseed = [0, 1]'))
@@ -313,33 +233,11 @@ def test_a_dry_run_trains_nothing(cli: Cli, store: Path, tmp_path: Path) -> None
     assert [path.name for path in tmp_path.iterdir()] == ["few.toml"]
 
 
-def test_a_damaged_note_is_one_message(cli: Cli, store: Path, tmp_path: Path) -> None:
-    few, out = tmp_path / "few.toml", tmp_path / "out"
-    few.write_text(FEW.format(store=store))
-    out.mkdir()
-    for content in ("[1]", "{}", '{"jobs": true}'):
-        (out / "jobs.json").write_text(content)
-        assert cli("sweep", few, "--out", out).error() == f"{out}/jobs.json is damaged: delete it"
-    assert not (out / "runs/rope-s0").exists()
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ('["rope", "alibi"]', '["rope", "alibi", "ropee"]', "line 12: cell ropee-lr0.001-s0: unknown encoding 'ropee'"),
-        ("layers = 1", "layers = 0", "line 7: cell rope-lr0.001-s0: configuration: model.layers: Input should be"),
-        ("factors = [1, 4]", "factors = [1, 4000]", "line 27: cell rope-lr0.001-s0: windows: the limit of 512"),
-        ('["yarn:factor=4"]', '["yarm"]', "line 28: unknown extension 'yarm'"),
-        ('"pi:factor=2"', '"pi:factor=0"', "line 22: cell rope-lr0.001-s0+pi: pi: factor must be"),
-    ],
-)
-def test_what_cannot_be_done_is_said_before_anything_is_trained(
-    cli: Cli, study: Path, tmp_path: Path, old: str, new: str, message: str
-) -> None:
+def test_what_cannot_be_done_is_said_before_anything_is_trained(cli: Cli, study: Path, tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.toml"
-    assert old in study.read_text()
-    wrong.write_text(study.read_text().replace(old, new, 1))
-    assert f"{wrong}, {message}" in cli("sweep", wrong, "--out", tmp_path / "out").error()
+    wrong.write_text(study.read_text().replace('"pi:factor=2"', '"pi:factor=0"'))
+    message = cli("sweep", wrong, "--out", tmp_path / "out").error()
+    assert f"{wrong}, line 22: cell rope-lr0.001-s0+pi: pi: factor must be" in message
     assert not (tmp_path / "out").exists()
 
 
@@ -369,23 +267,35 @@ class Root(Extension):
 TUNED = '[[fine_tune]]\nname = "root"\nof = {seq_len = 16}\nextend = "root.py:Root"\nseq_len = 32\ntokens = 512\n'
 
 
-@pytest.mark.usefixtures("cells_here", "without_pictures")
+@pytest.mark.usefixtures("cells_here")
 def test_what_does_not_compare_has_reports_of_its_own(cli: Cli, store: Path, tmp_path: Path) -> None:
-    """Two lengths; and an extension of one's own that belongs to a run. An earlier report is not taken for theirs."""
+    """Two lengths; and an extension of one's own that belongs to a run."""
     (tmp_path / "root.py").write_text(ROOT)
     few, out = tmp_path / "few.toml", tmp_path / "out"
     text = FEW.format(store=store).replace('["rope", "alibi"]', '["rope"]\nseq_len = [16, 32]')
     few.write_text(text.replace("seq_len = 16\n", "", 1) + TUNED)
-    (out / "report").mkdir(parents=True)
-    (out / "report" / "report.html").touch()
-    ended = cli("sweep", few, "--out", out, "--jobs", 2, "--trust-code").succeeded()
-    assert sorted(path.name for path in out.glob("report*")) == ["report", "report-L16", "report-L32"]
-    said = ended.err.replace("\n", "")
-    assert all(str(out / name) in said for name in ("report-L16", "report-L32"))
-    assert f"kept, although they are of what the study asked for earlier: {out / 'report'}" in said
+    cli("sweep", few, "--out", out, "--jobs", 2, "--trust-code").succeeded()
+    assert sorted(path.name for path in out.glob("report*")) == ["report-L16", "report-L32"]
     page = " ".join((out / "report-L32" / "report.md").read_text().split())
     assert "training length 32 tokens" in page
     assert statuses(out)["rope-L16-s0+root"] == "done"
+
+
+@pytest.mark.usefixtures("cells_here")
+def test_an_extension_whose_file_was_edited_is_evaluated_again(
+    cli: Cli, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    own, few = tmp_path / "root.py", tmp_path / "few.toml"
+    own.write_text(ROOT)
+    one = FEW.replace('["rope", "alibi"]', '["rope"]').replace("factors = [1]", "factors = [4]")
+    few.write_text(one.format(store=store) + 'extend = ["root.py:Root"]\n')
+    losses = []
+    for power in ("0.5", "1"):
+        own.write_text(ROOT.replace("0.5", power))
+        cli("sweep", few, "--jobs", 1, "--trust-code").succeeded()
+        losses.append(xt.rows("sweeps/few/runs/rope-s0").set_index("extension")["loss"]["root.py:Root"])
+    assert losses[0] != losses[1]
 
 
 def test_a_short_study_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -393,7 +303,6 @@ def test_a_short_study_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweeping, "cores", lambda: 4)
     monkeypatch.setattr(sweeping, "fastest_jobs", lambda cells: (1, {1: 3.0, 4: 2.0}))
     monkeypatch.setattr(sweeping, "operations", lambda config: 1e12)
-    assert sweeping._jobs(cells, QUIET) == 4
-    assert sweeping._jobs(cells[:3], QUIET) == 3
+    assert [sweeping._jobs(cells[:count], QUIET) for count in (24, 3)] == [4, 3]
     monkeypatch.setattr(sweeping, "operations", lambda config: 1e13)
     assert sweeping._jobs(cells, QUIET) == 1

@@ -30,23 +30,13 @@ factors = [1, 4]
 extend = ["pi"]
 max_targets = 2048
 """
-MEASURED = (
-    "evaluated_at",
-    "tokens_per_s",
-    "cpu_taken_share",
-    "training_taken",
-    "peak_mib",
-    "Evaluation ",
-)  # how columns begin
+# How columns begin that are measured.
+MEASURED = ("evaluated_at", "tokens_per_s", "cpu_taken_share", "training_taken", "peak_mib", "Evaluation ")
 
 
 def sweep(study: Path, out: Path) -> "subprocess.Popen[bytes]":
     command = [*PROGRAM, "sweep", str(study), "--out", str(out), "--jobs", "2"]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-
-
-def children_of(process: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
 
 
 def ended(process: "subprocess.Popen[bytes]") -> str:
@@ -55,11 +45,8 @@ def ended(process: "subprocess.Popen[bytes]") -> str:
 
 
 def tables(out: Path) -> dict[str, pd.DataFrame]:
-    found = {}
-    for path in sorted((out / "report").glob("*.parquet")):
-        table = pd.read_parquet(path)
-        found[path.name] = table.drop(columns=[name for name in table if name.startswith(MEASURED)])
-    return found
+    found = {path.name: pd.read_parquet(path) for path in (out / "report").glob("*.parquet")}
+    return {name: table.loc[:, [not one.startswith(MEASURED) for one in table]] for name, table in found.items()}
 
 
 def test_a_study_that_is_killed_again_and_again(store: Path, tmp_path: Path) -> None:
@@ -74,8 +61,8 @@ def test_a_study_that_is_killed_again_and_again(store: Path, tmp_path: Path) -> 
         process = sweep(study, tmp_path / "killed")
         time.sleep(rng.uniform(0.3, 0.7) * whole)
         if process.poll() is None:
-            victims: list[int] = children_of(process.pid) if kill % 2 else []
-            os.kill(victims[0] if victims else process.pid, signal.SIGKILL)
+            children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+            os.kill(int(children[0]) if kill % 2 and children else process.pid, signal.SIGKILL)
         ended(process)
     assert "Error" not in ended(sweep(study, tmp_path / "killed"))
     one, other = tables(tmp_path / "undisturbed"), tables(tmp_path / "killed")

@@ -43,7 +43,7 @@ def test_a_task_of_a_study_is_done_by_one_process() -> None:
     assert world_size() == 1
 
 
-@pytest.mark.parametrize("size", ["", "two", "0", "1"])
+@pytest.mark.parametrize("size", ["", "two", "1"])
 @pytest.mark.usefixtures("left")
 def test_other_sizes_are_of_one_process(monkeypatch: pytest.MonkeyPatch, size: str) -> None:
     monkeypatch.setenv("WORLD_SIZE", size)
