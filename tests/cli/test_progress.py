@@ -21,11 +21,15 @@ def test_training_tells_of_every_forward_pass_and_of_validation(cli, tiny, every
     (tmp_path / "small.toml").write_text("[training]\nmicro_batch_tokens = 512\n")
     flags = [*tiny, "--config", "small.toml", "--batch-tokens", "5120"]  # one step of ten passes
     ended = cli("train", "--pe", "rope", *flags).succeeded()
+    assert ended.out == ""
     assert not CONTROL.search(ended.err)
     lines = ended.err.splitlines()
     shares = [int(line.split("%")[0].split()[-1]) for line in lines if "%" in line]
     assert shares == sorted(shares)
     assert set(range(0, 101, 10)) <= set(shares)
+    within = [line for line in lines if "%" in line and "step" not in line]
+    assert len(within) >= 10
+    assert all("tokens/s" in line and " left" in line for line in within[1:])
     assert any(", validating: 100%" in line for line in lines)
     assert re.search(r"100%  step 1/1  loss \d\.\d{3}  val \d\.\d{3}", ended.err)
 
@@ -37,18 +41,21 @@ def test_a_resumed_training_begins_where_it_stopped(cli, tiny, every_line, state
 
 
 def test_evaluating_shows_the_share_of_the_whole_command(cli, ckpt, every_line):
-    flags = ["--factors", "1,2", "--max-targets", "256", "--extend", "log-n", "--precision", "fp32,bf16"]
+    flags = ["--factors", "1,2", "--max-targets", "256", "--extend", "temperature", "--precision", "fp32,bf16"]
     ended = cli("eval-lengths", ckpt / "rope", ckpt / "learned", *flags, "--probes", "needle", "--probe-trials", 2)
     assert not CONTROL.search(ended.err + ended.out)
     assert "100%" not in ended.out
     lines = [line for line in ended.succeeded().err.splitlines() if "%" in line]
     shares = [int(line.split("%")[0].split()[-1]) for line in lines]
     assert shares == sorted(shares)
-    assert shares[0] < 10
+    assert shares[0] == 0
     assert shares[-1] == 100
-    assert shares.count(100) <= 2
+    parts = [line.partition(":")[0] for line in lines]
     for part in ("rope windows RoPE", "rope fixed-target RoPE + ", "learned windows Learned"):
-        assert any(line.startswith(part) for line in lines), part
+        assert any(name.startswith(part) for name in parts), part
+    halfway = next(name for name, share in zip(parts, shares, strict=True) if share >= 90)
+    assert halfway.startswith("learned")
+    assert len([share for share in shares if share == 100]) <= 2
 
 
 def test_a_terminal_gets_a_bar(start, corpus):

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import extrapolate as xt
+from extrapolate import files
 from extrapolate.data.store import Store
 from extrapolate.interop.foreign import ForeignRun
 from extrapolate.runs.run import Run
@@ -58,6 +59,58 @@ def test_our_own_model_as_a_foreign_one_has_the_losses_that_it_has_here(rope: Ru
         assert set(theirs["model"]) == {f"Ours {kind}"}
         assert set(theirs["parameters"].dropna()) == ({model.parameter_count()} if kind == "torch" else set())
         assert theirs[["seed", "preset", "tokens", "training_seconds"]].isna().all(axis=None)
+
+
+def test_a_name_without_letters_names_no_folder(store: Path) -> None:
+    with pytest.raises(xt.UserError, match="the name '!!' has no letter or digit"):
+        xt.foreign(counts, "!!", seq_len=16, tokenizer=store)
+    assert xt.foreign(counts, "!!", seq_len=16, tokenizer=store, out="ckpt/marks").path == Path("ckpt/marks")
+
+
+def test_a_masked_logit_hides_no_leak(store: Path) -> None:
+    def sees_the_next(tokens_BT: torch.Tensor) -> torch.Tensor:
+        logits_BTV = 8.0 * torch.nn.functional.one_hot(tokens_BT.roll(-1, 1), 400).float()
+        logits_BTV[..., 0] = -1e4
+        return logits_BTV
+
+    with pytest.raises(xt.UserError, match="Masked: the model lets token 0 see token 1"):
+        xt.foreign(sees_the_next, "Masked", seq_len=16, tokenizer=store)
+
+
+def test_rows_of_other_weights_are_dropped(store: Path) -> None:
+    net = torch.nn.Embedding(400, 400)
+    made = xt.foreign(net, "Changing", seq_len=16, tokenizer=store)
+    xt.evaluate(made, data=store, protocols=("windows", "fixed-target"), **FEWER)
+    xt.evaluate(made, data=store, protocols="windows", **FEWER)
+    assert set(xt.rows("ckpt/foreign-Changing")["protocol"]) == {"windows", "fixed-target"}
+    with torch.no_grad():
+        net.weight[-1, -1] += 1  # as a step of its training would
+    xt.evaluate(made, data=store, protocols="windows", **FEWER)
+    assert set(xt.rows("ckpt/foreign-Changing")["protocol"]) == {"windows"}
+
+
+def test_the_losses_are_those_of_its_logits(store: Path) -> None:
+    made = xt.foreign(counts, "Counts", seq_len=16, tokenizer=store)
+    table = xt.evaluate(made, data=store, protocols=["windows"], factors=FACTORS)
+    kept = xt.rows("ckpt/foreign-Counts")
+    assert kept["loss"].tolist() == table["loss"].tolist()
+    # By hand, at 1x: windows of 16 inputs from the documents' starts.
+    split = Store.open(store).split("test")
+    assert losses(table)["windows", 4] < losses(table)["windows", 1]  # more counts, better frequencies
+    documents = xt.rows("ckpt/foreign-Counts", "documents")
+    one = documents[(documents["factor"] == 1) & (documents["document"] == documents["document"].iloc[0])]
+    number = list(split.ids).index(one["document"].iloc[0])
+    tokens = split.slice(int(split.offsets[number]), int(split.offsets[number + 1])).astype(np.int64)
+    windows = int(one["n_targets"].sum()) // 16
+    expected = [
+        torch.nn.functional.cross_entropy(
+            counts(torch.from_numpy(tokens[None, 16 * w : 16 * w + 16]))[0],
+            torch.from_numpy(tokens[16 * w + 1 : 16 * w + 17]),
+        ).item()
+        for w in range(windows)
+    ]
+    assert (one["loss"] * one["n_targets"]).sum() / one["n_targets"].sum() == pytest.approx(np.mean(expected), rel=1e-5)
+    assert set(table["imported"]) == {"counts"}
 
 
 @pytest.mark.usefixtures("without_pictures")
@@ -120,6 +173,8 @@ def test_a_model_that_fails_on_long_windows_is_evaluated_up_to_the_longest_that_
     ("call", "message"),
     [
         (lambda x: counts(x)[0], r"gave float32 \[16, 400\] for token ids \[2, 16\]; expected logits"),
+        (lambda x: counts(x)[:, 1:], r"gave float32 \[2, 15, 400\]"),
+        (lambda x: counts(x).long(), r"gave int64 \[2, 16, 400\]"),
         (lambda x: counts(x)[..., :300], "gives 300 logits a token, and its tokenizer has 400 tokens"),
         (lambda x: counts(x) * float("nan"), "not finite"),
         (lambda x: counts(x) + counts(x).mean(dim=1, keepdim=True), "lets token 0 see token 15, which comes after"),
@@ -152,6 +207,14 @@ class Counts(torch.nn.Module):
         return counts(tokens_BT)
 
 
+def test_its_folder_is_refused_before_a_store_is_made(store: Path) -> None:
+    made = xt.foreign(Counts(), "Counts", seq_len=16, tokenizer=store)
+    for call in (xt.evaluate, xt.inspect):
+        with pytest.raises(xt.UserError, match="holds no weights, for another library runs its model"):
+            call(made.path, factors=(1,))
+    assert not Path("data").exists()
+
+
 def test_a_folder_keeps_the_rows_of_one_model(store: Path, rope: Run) -> None:
     given = dict(name="Counts", seq_len=16, tokenizer=store)
     first, again = (xt.foreign(Counts(), **given).checkpoints("last")[0].sha256 for _ in range(2))
@@ -170,6 +233,15 @@ def test_a_folder_keeps_the_rows_of_one_model(store: Path, rope: Run) -> None:
     assert other.checkpoints("last")[0].sha256 != first
 
 
+def test_a_folder_of_an_earlier_version_is_refused(store: Path) -> None:
+    made = xt.foreign(Counts(), "Counts", seq_len=16, tokenizer=store)
+    record = files.read_sealed(made.path / "config.json")
+    record["config"]["foreign"]["answers"] = [-1.5, -2.5]
+    files.write_sealed(made.path / "config.json", record)
+    with pytest.raises(xt.UserError, match=r"foreign-Counts/config\.json: foreign: .* evaluate again"):
+        xt.foreign(Counts(), "Counts", seq_len=16, tokenizer=store)
+
+
 FILE = """
 import torch, extrapolate as xt
 def far(by):
@@ -182,7 +254,8 @@ def load(): return xt.foreign(far(1.0), "Far", seq_len=16, tokenizer=STORE)
 """
 
 
-def test_rows_of_a_model_are_not_kept_for_that_of_another_file(store: Path) -> None:
+@pytest.mark.parametrize("how", ["another function", "another file"])
+def test_rows_of_a_model_are_not_kept_for_that_of_another_file(store: Path, how: str) -> None:
     text = FILE.replace("STORE", repr(str(store)))
     Path("fm.py").write_text(text)
     asked = dict(data=store, protocols=["windows"], max_targets=512)
@@ -190,8 +263,11 @@ def test_rows_of_a_model_are_not_kept_for_that_of_another_file(store: Path) -> N
         xt.evaluate("fm.py:load", factors=(1, 2, 8), **asked)
         kept = xt.rows("ckpt/foreign-Far")
         assert sorted(kept["factor"]) == [1, 2, 8]
-    Path("fm.py").write_text(text.replace("far(1.0)", "far(9.0)"))
-    xt.evaluate("fm.py:load", factors=(1, 2), **asked)
+    other = text.replace("far(1.0)", "far(9.0)")
+    if how == "another function":
+        other = text + other[other.index("def load") :].replace("load()", "load2()")
+    Path("fm.py").write_text(other)
+    xt.evaluate("fm.py:load2" if how == "another function" else "fm.py:load", factors=(1, 2), **asked)
     now = xt.rows("ckpt/foreign-Far")
     assert sorted(now["factor"]) == [1, 2]
     assert set(now["targets_hash"]).isdisjoint(kept["targets_hash"])
@@ -201,7 +277,9 @@ def test_rows_of_a_model_are_not_kept_for_that_of_another_file(store: Path) -> N
     ("source", "message"),
     [
         ("def other(): pass", "mine.py has no function called 'load'; known: other"),
+        ("def load(name): pass", r"mine.py: load must take no arguments"),
         ("def load(): return 3", r"mine.py: load\(\) returned int; expected what xt.foreign"),
+        ("def load(): return {}['key']", r"mine.py: load\(\) failed: KeyError: 'key'"),
         ("1 / 0", "mine.py does not import: ZeroDivisionError"),
     ],
 )
@@ -209,6 +287,12 @@ def test_a_file_that_loads_no_model_is_refused(source: str, message: str) -> Non
     Path("mine.py").write_text(source)
     with pytest.raises(xt.UserError, match=message):
         xt.evaluate("mine.py:load")
+
+
+def test_text_in_other_tokens_is_refused(store: Path, bpe_store: Path) -> None:
+    made = xt.foreign(lambda x: counts(x, 301), "Counts", seq_len=16, tokenizer=bpe_store)
+    with pytest.raises(xt.UserError, match="was made with another tokenizer"):
+        xt.evaluate(made, data=store, **FEWER)
 
 
 def test_a_model_needs_no_logits_for_an_added_token_that_no_text_uses(store: Path, tmp_path: Path) -> None:
